@@ -1,0 +1,55 @@
+# setup  make .venv with everything needed; quick when nothing changed (PYTHON=... chooses the interpreter)
+# demo   the main job, end to end, with a GitHub look-alike and real processes (DEMO_ARGS="--jobs 20 --seed 3")
+# check  the fast subset: lint, format, types, contracts, laws and unit tests
+# test   everything; as root on Debian also system packages (SYSTEM=0 refuses)
+# lock   resolve the dependencies anew into the hashed lock files
+# clean  remove what the other targets made
+
+PYTHON ?=
+SYSTEM ?= 1
+DEMO_ARGS ?=
+PYTEST_ARGS ?=
+BIN := .venv/bin
+
+.PHONY: help setup system demo check lint types contracts unit whole test lock clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^# //p' Makefile | sed '/^$$/q'
+
+setup:
+	@PYTHON="$(PYTHON)" scripts/setup.sh
+
+system:
+	@SYSTEM="$(SYSTEM)" scripts/system.sh
+
+demo: setup
+	@$(BIN)/ephemerd demo $(DEMO_ARGS)
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: setup
+	$(BIN)/mypy
+
+contracts: setup
+	$(BIN)/lint-imports
+
+unit: setup
+	$(BIN)/pytest -q tests/laws tests/unit $(PYTEST_ARGS)
+
+check: lint types contracts unit
+
+whole: setup
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+test: setup system lint types contracts whole
+
+lock: setup
+	@scripts/lock.sh
+
+clean:
+	rm -rf .venv .tools .tools-cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+		.coverage htmlcov build dist
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
