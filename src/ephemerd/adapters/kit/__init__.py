@@ -1,0 +1,1 @@
+"""What several adapters share. Knows no adapter and no external service of its own."""
