@@ -1,1 +1,4 @@
-"""Where the concrete classes are chosen and joined. The only place that knows them; must not know `testing`."""
+"""Where the concrete classes are chosen and joined: the only place that knows them.
+
+Must not know `testing`.
+"""
