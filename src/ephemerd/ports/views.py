@@ -1,0 +1,258 @@
+"""What the outside reads: frozen snapshots that queries make and API, metrics and command line show.
+
+The field names are the JSON keys of the API, a contract: add freely, rename or drop only with a note in
+`CHANGELOG.md`. Times are ms since the epoch on the shell clock, None where it did not happen; `…_s` are
+durations in seconds at the moment of reading. A job's id is `forge/owner/repo/number`, a runner's its name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class HealthView:
+    """`status` is `ok`, `degraded` or `stuck`; each reason is a sentence that says what to do."""
+
+    status: str
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RateView:
+    """A forge's rate limit as last told; `reset` in ms since the epoch."""
+
+    forge: str
+    resource: str
+    limit: int
+    remaining: int
+    reset: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """A host with its slots: `held` from `planned` until the environment is gone or abandoned."""
+
+    name: str
+    slots: int
+    held: int
+    free: int
+    abandoned: int
+    cordoned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PoolView:
+    """A pool as configured, with its runners by state (every state present) and the queued jobs that it
+    could serve."""
+
+    name: str
+    forge: str
+    scope: str
+    labels: tuple[str, ...]
+    host: str
+    runtime: str
+    max_concurrent: int
+    min_idle: int
+    orphan_grace_s: float
+    surplus_grace_s: float
+    job_timeout_s: float | None
+    probes: bool
+    cordoned: bool
+    held: int
+    queued: int
+    runners: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceView:
+    """One look that a decision rests on: `verdict` `idle`, `busy` or `unknown`, `via` by which means."""
+
+    verdict: str
+    via: str
+    at: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class GateView:
+    """Where a nominated runner stands in the gate."""
+
+    nomination: int
+    rule: str
+    reason: str
+    phase: str
+    began: int
+    evidence: tuple[EvidenceView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerView:
+    """One runner. `bound` is `hard`, `soft` or empty: by which kind of sign it is known to hold a job.
+
+    `intent` is the job whose demand caused it, `job` the one that the forge says it has or had.
+    `fence` is empty, `sent`, `accepted`, `refused` or `missing`.
+    """
+
+    id: str
+    pool: str
+    host: str
+    scope: str
+    state: str
+    since: int
+    since_s: float
+    created: int
+    age_s: float
+    started: int | None
+    listening: int | None
+    intent: str | None
+    job: str | None
+    bound: str
+    worker: int | None
+    over: int | None
+    registration: int | None
+    environment: str | None
+    nominations: int
+    vetoes: int
+    vetoed_until: int | None
+    fence: str
+    gate: GateView | None
+    stuck: str
+    ending: str
+    exit_code: int | None
+    adopted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """One job. `waited_s` runs until it started or ended; `why` says why a queued one has no runner yet."""
+
+    id: str
+    forge: str
+    repository: str
+    number: int
+    name: str
+    run_id: int
+    attempt: int
+    labels: tuple[str, ...]
+    status: str
+    since: int
+    since_s: float
+    first_seen: int
+    waited_s: float
+    started: int | None
+    ended: int | None
+    runner: str | None
+    ours: bool
+    conclusion: str | None
+    tries: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionView:
+    """One decision of the gate: `outcome` `reaped`, `vetoed` or `escaped`, with what it rests on."""
+
+    id: int
+    at: int
+    runner: str
+    pool: str
+    nomination: int
+    rule: str
+    outcome: str
+    verdict: str
+    via: str
+    reason: str
+    age_s: float
+    bound_s: float
+    evidence: tuple[EvidenceView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JournalView:
+    """One journal record: the event as plain data and the hash of the commands that followed."""
+
+    seq: int
+    segment: int
+    at: int
+    event: dict[str, Any]
+    commands: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoryLine:
+    """One line of a story: `kind` is the event's name or `Decision`, `text` a sentence for people."""
+
+    at: int
+    seq: int
+    kind: str
+    text: str
+    fields: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StoryView:
+    """Everything that is known of one runner or job, in order."""
+
+    subject: str
+    kind: str
+    lines: tuple[StoryLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a list: give `next` as `after` to read on; None at the end."""
+
+    items: tuple[Any, ...]
+    next: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OrderView:
+    """The answer to an operator's order: `outcome` is `accepted`, `vetoed` or `pending` (not decided within
+    the wait), with one sentence and, where there is one, the decision."""
+
+    outcome: str
+    detail: str
+    decision: DecisionView | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusView:
+    """The daemon at one moment. `jobs` and `runners` count by status and state, each value present."""
+
+    version: str
+    store: str
+    epoch: str
+    pid: int
+    now: int
+    started: int
+    uptime_s: float
+    ready: bool
+    stopping: bool
+    draining: bool
+    cordoned: tuple[str, ...]
+    health: HealthView
+    jobs: dict[str, int]
+    runners: dict[str, int]
+    slots: int
+    slots_held: int
+    slot_accounting_difference: int
+    inbox_depth: int
+    inbox_lag_s: float
+    quarantined: int
+    commands_running: int
+    reconciled: dict[str, int]
+    heartbeat: int
+    rates: tuple[RateView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What metrics read in one go. `counters` are the core's own, keyed `name|label=value|…`."""
+
+    status: StatusView
+    pools: tuple[PoolView, ...]
+    hosts: tuple[HostView, ...]
+    counters: dict[str, int] = field(default_factory=dict)
