@@ -1,0 +1,79 @@
+"""Holds for every test: what could not run is said plainly, and in CI a missing environment is a failure.
+
+A skip means that something the test needs is missing here. In CI (`CI=true`) that fails the session, because
+a test that never runs guards nothing. Two kinds of skip are about what the machine *is*, and never fail: the
+markers `platform("linux", ...)` and `account("root" | "user")`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# A slow or loaded machine is no reason to fail. In CI hypothesis starts from a profile of its own that draws
+# the same examples in every run.
+settings.register_profile("ephemerd", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ephemerd")
+
+ELSEWHERE = "meant for another machine: "
+
+
+@dataclass(eq=False)
+class NotRun:
+    """Collects what was skipped, and says so at the end."""
+
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+
+    def missing(self) -> list[tuple[str, str]]:
+        return [(test, reason) for test, reason in self.skipped if not reason.startswith(ELSEWHERE)]
+
+    def note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if report.skipped and not hasattr(report, "wasxfail"):
+            where = report.longrepr
+            text = str(where[2]) if isinstance(where, tuple) else str(where)
+            self.skipped.append((report.nodeid, text.removeprefix("Skipped: ")))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.note(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self.note(report)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if in_ci() and self.missing() and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self.skipped:
+            return
+        terminalreporter.section("not run")
+        for test, reason in self.skipped:
+            terminalreporter.write_line(f"not run: {test}: {reason}")
+        if in_ci() and self.missing():
+            terminalreporter.write_line(
+                f"{len(self.missing())} could not run here, which in CI is a failure.", red=True
+            )
+
+
+def in_ci() -> bool:
+    """Whether `CI` is set to something that means yes."""
+    return os.environ.get("CI", "").lower() not in {"", "0", "false", "no"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(NotRun(), "ephemerd-not-run")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers("platform"):
+        if sys.platform not in marker.args:
+            pytest.skip(f"{ELSEWHERE}it needs {' or '.join(marker.args)}, this is {sys.platform}")
+    account = "root" if os.geteuid() == 0 else "user"
+    for marker in item.iter_markers("account"):
+        if account not in marker.args:
+            pytest.skip(f"{ELSEWHERE}it runs as {marker.args[0]}, this is {account}")
