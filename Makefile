@@ -37,7 +37,7 @@ contracts: setup
 	$(BIN)/lint-imports
 
 unit: setup
-	$(BIN)/pytest -q tests/laws tests/unit $(PYTEST_ARGS)
+	$(BIN)/pytest -q -m "not e2e" tests/laws tests/unit $(PYTEST_ARGS)
 
 check: lint types contracts unit
 

@@ -101,7 +101,9 @@ fi
 adopt_pip_settings "$python"
 
 echo "setup: using $("$python" --version) at $python" >&2
-cmp -s requirements-uv.lock "$tools/installed" && "$tools/bin/uv" --version >/dev/null 2>&1 || install_uv "$python"
+if ! cmp -s requirements-uv.lock "$tools/installed" || ! "$tools/bin/uv" --version >/dev/null 2>&1; then
+    install_uv "$python"
+fi
 uv=$tools/bin/uv
 
 # A kept environment must belong to this interpreter and this folder; otherwise it is made anew.
