@@ -50,6 +50,6 @@ lock: setup
 	@scripts/lock.sh
 
 clean:
-	rm -rf .venv .tools .tools-cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+	rm -rf .venv .tools .tools-cache .setup.lock .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
 		.coverage htmlcov build dist
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 venv=.venv
 tools=.tools
-stamp=$venv/.setup-stamp
+stamp=$venv/.setup-stamp # two lines: what the environment was made from, and with which interpreter
 
 fail() {
     printf 'setup: %s\n' "$1" >&2
@@ -28,6 +28,11 @@ find_python() {
         new_enough "$PYTHON" || fail "PYTHON=$PYTHON is older than Python 3.11." \
             "Give a newer one: make setup PYTHON=/path/to/python3"
         command -v "$PYTHON"
+        return
+    fi
+    kept=$(sed -n 2p "$stamp" 2>/dev/null || true)
+    if [ -n "$kept" ] && new_enough "$kept"; then
+        printf '%s\n' "$kept"
         return
     fi
     for candidate in python3 python3.13 python3.12 python3.11 python3.14 python; do
@@ -86,11 +91,23 @@ install_uv() {
     cp requirements-uv.lock "$tools/installed"
 }
 
+# Two at a time would undo each other: go on as the same process, with a lock that ends when it ends.
+take_turns() {
+    SETUP_HAS_LOCK=1 exec "$1" -c 'import fcntl, os, sys
+lock = os.open(".setup.lock", os.O_CREAT | os.O_RDWR, 0o644)
+fcntl.flock(lock, fcntl.LOCK_EX)
+os.set_inheritable(lock, True)
+os.execv("/bin/sh", ["sh", *sys.argv[1:]])' scripts/setup.sh
+}
+
 python=$(find_python)
 want=$(fingerprint "$python")
-if [ -x "$venv/bin/ephemerd" ] && [ "$(cat "$stamp" 2>/dev/null || true)" = "$want" ]; then
+if [ -x "$venv/bin/ephemerd" ] && [ "$(sed -n 1p "$stamp" 2>/dev/null || true)" = "$want" ]; then
     exit 0
 fi
+[ -n "${SETUP_HAS_LOCK:-}" ] || take_turns "$python"
+unset SETUP_HAS_LOCK
+rm -f "$stamp"
 
 export UV_PYTHON_DOWNLOADS=never
 export UV_NO_PROGRESS=1
@@ -117,5 +134,5 @@ fi
 "$uv" pip sync --quiet --python "$venv/bin/python" --require-hashes requirements.lock
 "$uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation --editable .
 [ -x "$venv/bin/ephemerd" ] || fail "the install left no $venv/bin/ephemerd."
-printf '%s\n' "$want" >"$stamp"
+printf '%s\n' "$want" "$python" >"$stamp"
 echo "setup: done, $venv/bin/ephemerd" >&2
