@@ -1,0 +1,205 @@
+"""The record codec: every class that is kept goes there and back, also through JSON; the hash never moves."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import os
+import subprocess
+import sys
+from enum import Enum
+from pathlib import Path
+from types import ModuleType
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ephemerd.core import codec, commands, events, rows
+from ephemerd.core.commands import Command, Destroy, ListJobs, LookUpJob, Register, StartRunner
+from ephemerd.core.events import Event, JobReported, Woke
+from ephemerd.domain import errors, ids, job, pool, runner, verdict
+from ephemerd.domain.ids import JobKey, RunnerId, Scope
+from ephemerd.domain.job import ForgeStatus, JobReport, Told
+from ephemerd.domain.permit import Permit, Warrant
+from ephemerd.domain.runner import Decision, Runner, RunnerState
+from ephemerd.domain.verdict import Evidence, Verdict, Via
+from tests.unit.core.values import any_of
+
+
+def classes(*modules: ModuleType) -> list[type]:
+    """All dataclasses and enums that the modules define."""
+    return [
+        cls
+        for module in modules
+        for _, cls in inspect.getmembers(module, inspect.isclass)
+        if cls.__module__ == module.__name__ and (dataclasses.is_dataclass(cls) or issubclass(cls, Enum))
+    ]
+
+
+KEPT = classes(ids, errors, job, pool, runner, verdict, events, rows)
+SCOPE = Scope("github", "repo:acme/app")
+
+
+def test_the_classes_are_found():
+    names = {cls.__name__ for cls in KEPT}
+    assert {"Runner", "Job", "Decision", "Booted", "SweepOrdered", "Policy", "Evidence", "ScopeRow"} <= names
+
+
+@pytest.mark.parametrize("cls", KEPT, ids=lambda cls: cls.__name__)
+@settings(max_examples=25)  # for each of many classes
+@given(data=st.data())
+def test_each_class_goes_there_and_back(cls, data):
+    value = data.draw(any_of(cls))
+    plain = codec.encode(value)
+    assert codec.decode(cls, plain) == value
+    assert codec.decode(cls, json.loads(json.dumps(plain))) == value
+
+
+@pytest.mark.parametrize("cls", get_args(Event), ids=lambda cls: cls.__name__)
+@settings(max_examples=25)  # for each of many classes
+@given(data=st.data())
+def test_each_event_goes_there_and_back_under_its_name(cls, data):
+    event = data.draw(any_of(cls))
+    plain = codec.encode_event(event)
+    assert plain["kind"] == cls.__name__
+    back = codec.decode_event(json.loads(json.dumps(plain)))
+    assert back == event
+    assert type(back) is cls
+
+
+def test_an_event_as_the_journal_shows_it():
+    report = JobReport(JobKey("github", "acme/app", 7), ForgeStatus.QUEUED, ("linux", "x64"))
+    assert codec.encode_event(JobReported(report, Told.WEBHOOK)) == {
+        "kind": "JobReported",
+        "report": {
+            "key": {"forge": "github", "repository": "acme/app", "id": 7},
+            "status": "queued",
+            "labels": ["linux", "x64"],
+        },
+        "told": "webhook",
+    }
+    assert codec.encode_event(Woke()) == {"kind": "Woke"}
+
+
+@pytest.mark.parametrize("plain", [{}, {"kind": "Register"}, {"kind": "Slept"}, {"kind": 3}, []])
+def test_what_is_no_event_is_refused(plain):
+    with pytest.raises(ValueError):
+        codec.decode_event(plain)
+
+
+def test_a_command_is_no_event():
+    with pytest.raises(ValueError, match="got Register"):
+        codec.encode_event(Register(RunnerId("a"), SCOPE, ()))  # type: ignore[arg-type]
+
+
+ROWS = sorted(kind for kind, cls in codec.ROW_CLASSES.items() if cls is not None)
+
+
+def test_the_kinds_of_rows():
+    assert set(codec.ROW_CLASSES) == {"runner", "job", "scope", "pool", "host", "counter", "meta", "class"}
+    assert {"runner", "job"} <= set(ROWS)
+
+
+@pytest.mark.parametrize("kind", ROWS)
+@settings(max_examples=25)  # for each of many classes
+@given(data=st.data())
+def test_each_row_goes_there_and_back(kind, data):
+    row = data.draw(any_of(codec.ROW_CLASSES[kind]))
+    assert codec.decode_row(kind, json.loads(json.dumps(codec.encode_row(kind, row)))) == row
+
+
+@pytest.mark.parametrize("value", [3, "text", None, {"a": [1, 2]}, [1], 1.5, True])
+def test_a_plain_row_is_wrapped(value):
+    assert codec.encode_row("counter", value) == {"value": value}
+    assert codec.decode_row("counter", {"value": value}) == value
+
+
+def test_rows_that_do_not_fit_are_refused():
+    one = rows.ClassRow()
+    with pytest.raises(ValueError, match="a row of kind 'job' is a Job, got ClassRow"):
+        codec.encode_row("job", one)
+    with pytest.raises(ValueError, match="plain data"):
+        codec.encode_row("counter", one)
+    with pytest.raises(ValueError, match="no row is of kind 'jobs'"):
+        codec.encode_row("jobs", one)
+    with pytest.raises(ValueError, match="no row is of kind 'jobs'"):
+        codec.decode_row("jobs", {})
+    with pytest.raises(ValueError, match="without a value"):
+        codec.decode_row("counter", {})
+    with pytest.raises(ValueError, match=r"Runner\.id: missing"):
+        codec.decode_row("runner", {})
+
+
+def test_a_fresh_runner_is_a_small_row():
+    fresh = Runner(RunnerId("eph-1"), "linux", "local", SCOPE, 1, RunnerState.PLANNED, 1000, 1000)
+    assert set(codec.encode_row("runner", fresh)) == {
+        "id", "pool", "host", "scope", "order", "state", "since", "created"
+    }  # fmt: skip
+
+
+@given(any_of(Decision))
+def test_a_decision_goes_there_and_back(decision):
+    plain = codec.encode_decision(decision)
+    assert type(plain["id"]) is int
+    assert codec.decode_decision(json.loads(json.dumps(plain))) == decision
+
+
+def some_commands(at: int = 5) -> list[Command]:
+    """Some commands, one of them with a permit (which outside the gate only a test may make)."""
+    seen = (Evidence(Verdict.IDLE, Via.PROBE, at, "quiet ä"),)
+    permit = Permit(
+        RunnerId("r"), "e", Warrant.IDLE, "expired", Verdict.IDLE, 1, 2, "x", "accepted", (1, at), seen
+    )
+    return [Register(RunnerId("r"), SCOPE, ("linux", "x64")), Destroy(permit, "linux"), ListJobs(SCOPE)]
+
+
+@given(st.lists(any_of(Command), max_size=3))
+def test_every_command_has_a_hash(drawn):
+    assert codec.command_hash(drawn) == codec.command_hash(tuple(drawn))
+    assert all(codec.encode_command(command)["kind"] == type(command).__name__ for command in drawn)
+
+
+def test_every_command_class_is_drawn_and_named_in_the_union():
+    assert set(get_args(Command)) == set(classes(commands))
+
+
+def test_the_hash_is_of_what_the_commands_say_and_of_their_order():
+    one, two, three = some_commands()
+    assert len(codec.command_hash([])) == 32
+    hashes = [
+        codec.command_hash(each)
+        for each in ([], [one], [two], [one, two], [two, one], [one, two, three], some_commands(6))
+    ]
+    assert len(set(hashes)) == len(hashes)
+    key = JobKey("github", "acme/app", 1)
+    assert codec.command_hash([LookUpJob(key, SCOPE, 1)]) != codec.command_hash([LookUpJob(key, SCOPE, 2)])
+    assert codec.command_hash([StartRunner(RunnerId("a"), "b")]) != codec.command_hash(
+        [StartRunner(RunnerId("b"), "a")]
+    )
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "4242"])
+def test_the_hash_is_the_same_in_every_process(seed):
+    code = (
+        "from tests.unit.core.test_codec import some_commands\n"
+        "from ephemerd.core.codec import command_hash\n"
+        "print(command_hash(some_commands()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(Path.cwd())},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.strip() == codec.command_hash(some_commands())
+
+
+def test_the_hash_is_the_one_that_older_journals_hold():
+    """A change here breaks the replay of every journal that exists: it needs a new rules version."""
+    register = Register(RunnerId("eph-abcdefgh-ab12-1"), SCOPE, ("linux", "x64"))
+    assert codec.command_hash([register]) == "6a42804fb1ce79881c89c20cf78204cd"
