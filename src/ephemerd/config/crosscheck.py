@@ -1,0 +1,146 @@
+"""Checks that need more than one key: what a pool refers to, what a forge needs, what would serve nothing."""
+
+from __future__ import annotations
+
+import fnmatch
+from urllib.parse import urlsplit
+
+from ephemerd.config.findings import Code, Finding
+from ephemerd.config.layers import DEFAULT, Layers
+from ephemerd.config.model import ForgeSettings, PoolSettings, Settings
+from ephemerd.config.secrets import Vault
+from ephemerd.config.tomlfile import KeyPath
+
+SOCKET_BYTES = 103  # sun_path holds 104 bytes on macOS and 108 on Linux, with the closing zero byte
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+class CrossCheck:
+    """Collects the findings about one configuration. `forges` and `hosts` are the names as written, so that
+    an entry refused for another reason does not make its pools wrong too."""
+
+    def __init__(self, settings: Settings, layers: Layers, forges: list[str], hosts: list[str]) -> None:
+        self.settings = settings
+        self.layers = layers
+        self.forges = forges
+        self.hosts = hosts
+        self.findings: list[Finding] = []
+
+    def run(self, vault: Vault) -> list[Finding]:
+        for name, forge in self.settings.forge.items():
+            self._forge(name, forge, vault)
+        for name, pool in self.settings.pools.items():
+            self._pool(name, pool)
+        self._hosts()
+        self._server()
+        return self.findings
+
+    def _wrong(self, key: KeyPath, what: str, todo: str, code: Code = Code.CONFIGURATION) -> None:
+        self.findings.append(Finding(code, self.layers.where(key), what, todo))
+
+    def _forge(self, name: str, forge: ForgeSettings, vault: Vault) -> None:
+        here = ("forge", name)
+        url = urlsplit(forge.url)
+        if url.scheme not in {"http", "https"} or not url.hostname or url.query or url.fragment:
+            self._wrong((*here, "url"), "is not the base address of an API", "write https://HOST/api/v3")
+        elif url.username or url.password:
+            self._wrong((*here, "url"), "must not hold a user or password", "use token_file")
+        elif url.scheme == "http" and url.hostname not in LOOPBACK:
+            self._wrong(
+                (*here, "url"),
+                "sends the token unencrypted over the network",
+                "use https, unless this is a test",
+                Code.WARNING,
+            )
+        self._secret((*here, "token"), vault, "there is no token to register runners with")
+        if forge.discovery == "webhook":
+            self._secret(
+                (*here, "webhook_secret"),
+                vault,
+                "there is no secret to check deliveries with, so anybody could start runners",
+            )
+        for scope in forge.scope if (*here, "scope") not in self.layers.stand_ins else ():
+            self._repositories(here, forge, scope)
+
+    def _repositories(self, here: KeyPath, forge: ForgeSettings, scope: str) -> None:
+        kind, _, target = scope.partition(":")
+        patterns = [pattern.lower() for pattern in forge.repositories]
+        if kind != "repo" or not patterns:
+            return
+        if not any(fnmatch.fnmatchcase(target.lower(), pattern) for pattern in patterns):
+            self._wrong(
+                (*here, "repositories"),
+                f"names no pattern that allows {target}, so {scope} would serve nothing",
+                "add it to repositories, or take the scope away",
+            )
+
+    def _secret(self, key: KeyPath, vault: Vault, what: str) -> None:
+        file_key = (*key[:-1], f"{key[-1]}_file")
+        if any(self.layers.get(path) not in (None, "") for path in (key, file_key)) or key in vault.values:
+            return
+        variable = "EPHEMERD_" + "__".join(part.upper().replace("-", "_") for part in key)
+        self.findings.append(
+            Finding(
+                Code.CREDENTIALS,
+                self.layers.where(key),
+                what,
+                f"set {'.'.join(file_key)} or {variable}",
+            )
+        )
+
+    def _pool(self, name: str, pool: PoolSettings) -> None:
+        here = ("pools", name)
+        forge = self._forge_of(here, pool)
+        if forge in self.settings.forge and ("forge", forge, "scope") not in self.layers.stand_ins:
+            scopes = self.settings.forge[forge].scope
+            if pool.scope is None and len(scopes) > 1:
+                what = f"does not say which scope of forge {forge} it serves"
+                self._wrong(here, what, f"set {'.'.join(here)}.scope to one of {', '.join(scopes)}")
+            elif pool.scope is not None and pool.scope.lower() not in {scope.lower() for scope in scopes}:
+                self._wrong(
+                    (*here, "scope"),
+                    f"is no scope of forge {forge}",
+                    f"write one of {', '.join(scopes)}, or add it to forge.{forge}.scope",
+                )
+        if pool.host not in self.hosts:
+            known = ", ".join(self.hosts)
+            self._wrong((*here, "host"), f"refers to an unknown host {pool.host!r}", f"hosts are: {known}")
+
+    def _forge_of(self, here: KeyPath, pool: PoolSettings) -> str | None:
+        if pool.forge is None:
+            if len(self.forges) > 1:
+                what, known = "does not say which forge it serves", ", ".join(self.forges)
+                self._wrong(here, what, f"set {'.'.join(here)}.forge to one of {known}")
+            return self.forges[0] if len(self.forges) == 1 else None
+        if pool.forge in self.forges:
+            return pool.forge
+        known = ", ".join(self.forges) or "none"
+        self._wrong((*here, "forge"), f"refers to an unknown forge {pool.forge!r}", f"forges are: {known}")
+        return None
+
+    def _hosts(self) -> None:
+        for name, host in self.settings.hosts.items():
+            if not any(pool.host == name for pool in self.settings.pools.values()):
+                self._wrong(("hosts", name), "is used by no pool", "name it in a pool's host", Code.WARNING)
+            elif host.slots == 0 and self._written(("hosts", name, "slots")):
+                todo = "give it at least one slot"
+                self._wrong(("hosts", name, "slots"), "lets nothing run there", todo, Code.WARNING)
+
+    def _written(self, key: KeyPath) -> bool:
+        origin = self.layers.origins.get(key)
+        return origin is not None and origin.layer != DEFAULT
+
+    def _server(self) -> None:
+        server = self.settings.server
+        if server.api_socket is not None and len(str(server.api_socket).encode()) > SOCKET_BYTES:
+            self._wrong(
+                ("server", "api_socket"),
+                f"is longer than a socket's path can be ({SOCKET_BYTES} bytes)",
+                "choose a shorter path",
+            )
+        if server.metrics_listen == server.webhook_listen and not server.webhook_listen.endswith(":0"):
+            self._wrong(
+                ("server", "metrics_listen"),
+                "is the address of the webhooks, where nothing but webhooks and health is served",
+                "choose another port",
+            )

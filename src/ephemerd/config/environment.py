@@ -1,0 +1,142 @@
+"""Looks at this machine: is what the configuration names really here? Reads only; makes nothing."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from ephemerd.config.findings import Code, Finding
+from ephemerd.config.layers import Layers
+from ephemerd.config.model import Settings
+from ephemerd.config.paths import is_root
+from ephemerd.config.tomlfile import KeyPath
+
+LISTENER = Path("bin") / "Runner.Listener"
+
+
+class Machine:
+    """Collects what is missing on this machine for one configuration; all findings have code 5."""
+
+    def __init__(self, settings: Settings, layers: Layers) -> None:
+        self.settings = settings
+        self.layers = layers
+        self.findings: list[Finding] = []
+
+    def run(self) -> list[Finding]:
+        if sys.platform not in {"linux", "darwin"}:
+            self._missing((), f"the process runtime does not know {sys.platform}", "use Linux or macOS")
+        self._application()
+        for name, pool in self.settings.pools.items():
+            self._user(("pools", name, "user"), pool.user)
+        for name, forge in self.settings.forge.items():
+            if forge.ca_file is not None and not os.access(forge.ca_file, os.R_OK):
+                what = f"the file {forge.ca_file} cannot be read"
+                self._missing(("forge", name, "ca_file"), what, "check the path and its mode")
+        self._folders()
+        return self.findings
+
+    def _missing(self, key: KeyPath, what: str, todo: str) -> None:
+        self.findings.append(Finding(Code.ENVIRONMENT, self.layers.where(key), what, todo))
+
+    def _application(self) -> None:
+        key, folder = ("runner", "application"), Path(self.settings.runner.application)
+        if str(folder) == "download":
+            return
+        listener = folder / LISTENER
+        if not folder.is_dir():
+            todo = f"unpack the runner application there, so that {listener} exists"
+            self._missing(key, f"there is no folder {folder}", todo)
+        elif not listener.exists():
+            self._missing(
+                key, f"{listener} does not exist", "name the folder into which the application was unpacked"
+            )
+        elif not os.access(listener, os.X_OK):
+            self._missing(key, f"{listener} cannot be executed", f"chmod +x {listener}")
+
+    def _user(self, key: KeyPath, user: str | None) -> None:
+        root = is_root()
+        if user is None:
+            if root and not self.settings.runner.allow_root:
+                self._missing(
+                    key,
+                    "running as root without a user for jobs, so each job could do anything to this machine",
+                    f'set {".".join(key)} = "ACCOUNT", or runner.allow_root = true',
+                )
+            return
+        try:
+            account = pwd.getpwnam(user)
+        except KeyError:
+            self._missing(key, f"there is no account {user!r}", f"useradd --create-home {user}")
+            return
+        if account.pw_uid == 0 and not self.settings.runner.allow_root:
+            self._missing(key, "jobs would run as root", "name another account, or runner.allow_root = true")
+        elif account.pw_uid != os.geteuid() and not root:
+            what = f"only root can run jobs as another account ({user})"
+            self._missing(key, what, "start the daemon as root, or leave user out")
+        elif root:
+            self._reachable(account)
+
+    def _reachable(self, account: pwd.struct_passwd) -> None:
+        """The jobs' account must be able to walk to its folder and to the application."""
+        groups = frozenset(os.getgrouplist(account.pw_name, account.pw_gid))
+        places: list[tuple[KeyPath, Path | None]] = [
+            (("runner", "work_dir"), self.settings.runner.work_dir),
+            (("runner", "application"), Path(self.settings.runner.application)),
+        ]
+        for key, place in places:
+            if place is None or not place.is_absolute():
+                continue
+            if shut := closed_folder(place.parents, account.pw_uid, groups):
+                self._missing(
+                    key,
+                    f"the account {account.pw_name!r} cannot enter {shut}, which lies above {place}",
+                    f"choose another place, or chmod o+x {shut}",
+                )
+
+    def _folders(self) -> None:
+        server, runner = self.settings.server, self.settings.runner
+        wanted: list[tuple[KeyPath, Path | None]] = [
+            (
+                ("server", "store"),
+                Path(server.store.removeprefix("sqlite://")).parent if server.store else None,
+            ),
+            (("server", "api_socket"), server.api_socket.parent if server.api_socket else None),
+            (("runner", "work_dir"), runner.work_dir),
+        ]
+        for key, folder in wanted:
+            if folder is not None and (problem := not_writable(folder)):
+                self._missing(key, problem, "choose another place, or make it writable for the daemon")
+
+
+def closed_folder(parents: Iterable[Path], uid: int, groups: frozenset[int]) -> Path | None:
+    """Return the folder nearest to the root that this account cannot walk through, by its mode bits."""
+    for folder in reversed(list(parents)):
+        try:
+            found = folder.stat()
+        except OSError:
+            return None
+        bit = stat.S_IXOTH
+        if found.st_uid == uid:
+            bit = stat.S_IXUSR
+        elif found.st_gid in groups:
+            bit = stat.S_IXGRP
+        if not found.st_mode & bit:
+            return folder
+    return None
+
+
+def not_writable(folder: Path) -> str:
+    """Say why a folder cannot be used or made; empty where it can."""
+    place = folder
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir():
+        return f"{place} is not a folder"
+    if not os.access(place, os.W_OK | os.X_OK):
+        missing = "" if place == folder else f", so {folder} cannot be made"
+        return f"{place} is not writable{missing}"
+    return ""

@@ -1,0 +1,59 @@
+"""What the model knows and this version cannot do yet: refused in words, never silently ignored."""
+
+from __future__ import annotations
+
+from ephemerd.config.findings import Code, Finding
+from ephemerd.config.layers import Layers
+from ephemerd.config.model import ForgeSettings, PoolSettings, Settings
+from ephemerd.config.tomlfile import KeyPath
+
+
+def not_yet(settings: Settings, layers: Layers) -> list[Finding]:
+    """Return a finding for each setting that asks for something a later version brings."""
+    found: list[Finding] = []
+
+    def refuse(key: KeyPath, what: str, todo: str) -> None:
+        found.append(Finding(Code.CONFIGURATION, layers.where(key), f"{what} comes later", todo))
+
+    for name, forge in settings.forge.items():
+        for key, what, todo in _forge(forge):
+            refuse(("forge", name, key), what, todo)
+    for name, pool in settings.pools.items():
+        for key, what, todo in _pool(pool):
+            refuse(("pools", name, key), what, todo)
+    if settings.runner.application == "download":
+        refuse(
+            ("runner", "application"),
+            "downloading the runner application",
+            "unpack it and write the folder's path",
+        )
+    if settings.server.api_listen is not None:
+        refuse(("server", "api_listen"), "the API over TCP", "use the socket, and leave this key out")
+    return found
+
+
+def _forge(forge: ForgeSettings) -> list[tuple[str, str, str]]:
+    found = []
+    if forge.discovery != "webhook":
+        found.append(
+            ("discovery", f'discovery "{forge.discovery}"', 'write "webhook" and set webhook_secret_file')
+        )
+    found.extend(
+        (key, "authentication as a GitHub App", "use token_file, and leave this key out")
+        for key in ("app_id", "private_key_file")
+        if getattr(forge, key) is not None
+    )
+    if any(not scope.startswith("repo:") for scope in forge.scope):
+        found.append(("scope", "an organization or enterprise scope", 'write "repo:OWNER/NAME"'))
+    if forge.runner_group != "Default":
+        found.append(("runner_group", "another runner group than Default", "leave this key out"))
+    return found
+
+
+def _pool(pool: PoolSettings) -> list[tuple[str, str, str]]:
+    found = []
+    if pool.runtime != "process":
+        found.append(("runtime", f'the runtime "{pool.runtime}"', 'write "process"'))
+    if pool.min_idle:
+        found.append(("min_idle", "keeping spares ready", "write 0, or leave this key out"))
+    return found

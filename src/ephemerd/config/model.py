@@ -1,0 +1,204 @@
+"""The settings: every key of the configuration, its kind, its default and why.
+
+The texts are the reference: `docs/CONFIGURATION.md` is generated from them. `None` as a default means that
+the value is found when the configuration is read (`effective.py` says how).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr
+
+from ephemerd.config.policy import PolicySettings
+from ephemerd.config.types import (
+    Count,
+    Duration,
+    Kind,
+    Labels,
+    Listen,
+    Name,
+    OptionalDuration,
+    OptionalListen,
+    PositiveCount,
+    Scopes,
+    ScopeText,
+    Section,
+    Share,
+    StoreUrl,
+)
+from ephemerd.domain.pool import MINUTE, SECOND, Policy
+
+File = Annotated[Path, Kind("path")]
+SecretFile = Annotated[Path, Kind('path or "credential:NAME"')]
+Secret = Annotated[SecretStr, Kind('"credential:NAME" or "env:NAME"; the secret itself only by environment')]
+
+
+class ForgeSettings(Section):
+    """`[forge.NAME]`: where jobs come from. NAME is also the end of its webhook address."""
+
+    kind: Annotated[Literal["github"], Kind("github")] = Field(
+        "github", description="Which product it is; GitHub and GitHub Enterprise Server are one kind."
+    )
+    url: Annotated[str, Kind("URL")] = Field(
+        "https://api.github.com",
+        description="The API's base address; of an Enterprise Server https://HOST/api/v3.",
+    )
+    ca_file: File | None = Field(
+        None, description="Certificates to trust instead of the system's, for a server with its own."
+    )
+    scope: Scopes = Field(
+        description='Where runners are registered: "repo:OWNER/NAME". Only this scope\'s jobs are served.'
+    )
+    token: Secret | None = Field(
+        None, description="The token that registers runners. Prefer token_file: a file can be guarded."
+    )
+    token_file: SecretFile | None = Field(
+        None, description="File with the token; needs repository administration, read and write."
+    )
+    app_id: Annotated[int, Kind("number")] | None = Field(
+        None, description="GitHub App that registers runners; comes later, use a token."
+    )
+    private_key_file: SecretFile | None = Field(None, description="That App's key; comes later.")
+    webhook_secret: Secret | None = Field(
+        None, description="Secret that signs this forge's deliveries. Without one the daemon does not start."
+    )
+    webhook_secret_file: SecretFile | None = Field(None, description="File with that secret.")
+    discovery: Annotated[Literal["webhook", "poll", "scale-set"], Kind("webhook")] = Field(
+        "webhook",
+        description="How jobs are heard of: deliveries, repaired by a listing every reconcile_every. "
+        "poll and scale-set come later.",
+    )
+    runner_group: Annotated[str, Kind("name")] = Field(
+        "Default", description="Runner group; a repository knows only Default."
+    )
+    repositories: Annotated[tuple[str, ...], Kind("list of patterns")] = Field(
+        (),
+        description="Which repositories may use these machines, as OWNER/NAME patterns with *. A repository "
+        "scope that none of them names is refused.",
+    )
+
+
+class HostSettings(Section):
+    """`[hosts.NAME]`: where environments are placed. In this version all hosts are this machine."""
+
+    slots: Count | None = Field(
+        None, description="Environments at one time; default: the sum of its pools' max_concurrent."
+    )
+
+
+class PoolSettings(Section):
+    """`[pools.NAME]`: a kind of runner."""
+
+    forge: Name | None = Field(None, description="Its [forge.NAME]; may be left out where there is one.")
+    scope: ScopeText | None = Field(
+        None, description="Which of the forge's scopes; may be left out where there is one."
+    )
+    host: Name = Field("local", description="Its [hosts.NAME]; local exists without being written.")
+    labels: Labels = Field(
+        description="What the runner offers. It takes a job whose labels are a subset of these; nothing is "
+        "implied."
+    )
+    runtime: Annotated[Literal["process", "docker"], Kind("process")] = Field(
+        description="What an environment is. process: plain processes on this machine. docker comes later."
+    )
+    user: Annotated[str, Kind("user name")] | None = Field(
+        None,
+        description="The account that jobs run as; only root can use another than its own. As root one is "
+        "required unless runner.allow_root.",
+    )
+    max_concurrent: PositiveCount = Field(4, description="Most runners of this pool at one time.")
+    min_idle: Count = Field(0, description="Spares to keep ready; comes later, must be 0.")
+    orphan_grace: Duration | None = Field(
+        None,
+        description="A runner that listens for so long without a job is nominated as expired; default: "
+        "runner.orphan_sweep.grace.",
+    )
+    surplus_grace: Duration = Field(
+        30 * SECOND,
+        description="A runner that nobody needs any more is nominated after this; 0 is at once.",
+    )
+    job_timeout: OptionalDuration = Field(
+        None,
+        description="Ends jobs that run longer. Set one only if longer jobs should really be ended.",
+    )
+    unlabelled: bool = Field(False, description="Also serve jobs that name no label at all.")
+    follow: Literal["all", "listening"] = Field(
+        "all",
+        description="What is followed of the listener's files. listening: only that it listens; for tests "
+        "and demonstrations, since jobs are then learned from the forge alone.",
+    )
+
+
+class OrphanSweepSettings(Section):
+    """`[runner.orphan_sweep]`: nomination of runners that got no job."""
+
+    enabled: bool = Field(
+        True,
+        description="Off: idle runners are never nominated by expired and surplus; they stay until a job "
+        "takes them.",
+    )
+    grace: Duration = Field(10 * MINUTE, description="orphan_grace of pools that set none.")
+
+
+class ClaimRetrySettings(Section):
+    """`[runner.claim_retry]`: what happens when a runner cannot be registered or started."""
+
+    backoff: Annotated[tuple[Duration, ...], Field(min_length=1), Kind("list of durations")] = Field(
+        Policy().backoff, description="Pauses between tries, the last one repeated. Demand is never lost."
+    )
+    jitter: Share = Field(
+        Policy().jitter, description="By how much of itself a pause is spread, so that tries do not align."
+    )
+
+
+class RunnerSettings(Section):
+    """`[runner]`: the runner application and where it runs."""
+
+    application: Annotated[str, Kind("path")] = Field(
+        "/opt/actions-runner",
+        description="The unpacked runner application; read only, each runner gets a copy. download comes "
+        "later.",
+    )
+    work_dir: File | None = Field(
+        None, description="Where runners get their own folder; default: runners in the state folder."
+    )
+    extra_env: Annotated[dict[str, str], Kind("table of texts")] = Field(
+        {}, description="Added to the listener's environment, hence visible to jobs: no secrets here."
+    )
+    allow_root: bool = Field(
+        False, description="Let jobs run as root. Then a job can do anything to this machine."
+    )
+    orphan_sweep: OrphanSweepSettings = OrphanSweepSettings()
+    claim_retry: ClaimRetrySettings = ClaimRetrySettings()
+
+
+class ServerSettings(Section):
+    """`[server]`: where the daemon listens and keeps its state."""
+
+    webhook_listen: Listen = Field(
+        "127.0.0.1:8080",
+        description="Webhooks and health, nothing else. Put a TLS proxy before it to face the internet.",
+    )
+    api_socket: File | None = Field(
+        None, description="The API's unix socket, mode 0600; default: api.sock in the runtime folder."
+    )
+    api_listen: OptionalListen = Field(
+        None, description="The API over TCP, off unless set; comes later with tokens."
+    )
+    metrics_listen: OptionalListen = Field("127.0.0.1:9464", description="Metrics for Prometheus.")
+    store: StoreUrl | None = Field(
+        None, description="The database; default: state.db in the state folder. One daemon a store."
+    )
+
+
+class Settings(Section):
+    """The whole configuration."""
+
+    forge: dict[Name, ForgeSettings] = {}
+    hosts: dict[Name, HostSettings] = {}
+    pools: dict[Name, PoolSettings] = {}
+    runner: RunnerSettings = RunnerSettings()
+    policy: PolicySettings = PolicySettings()
+    server: ServerSettings = ServerSettings()
