@@ -1,0 +1,321 @@
+"""The JSON that clients see: the shapes of GitHub's REST answers and of ``workflow_job`` deliveries.
+
+Field sets follow github.md, sections 3.2, 5, 9 and 10.2; every value is invented.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from ephemerd.testing.forge_sim.model import Delivery, Hook, Job, JobStatus, Repository, Run, Runner
+
+Json = dict[str, Any]
+
+SHA = "deadbeef" * 5
+ACCOUNT_ID = 9_000_000_001
+SENDER_ID = 9_000_000_002
+RUNNER_VERSION = "2.336.0"
+
+_REPOSITORY_URLS = {
+    "forks_url": "/forks",
+    "keys_url": "/keys{/key_id}",
+    "collaborators_url": "/collaborators{/collaborator}",
+    "teams_url": "/teams",
+    "hooks_url": "/hooks",
+    "issue_events_url": "/issues/events{/number}",
+    "events_url": "/events",
+    "assignees_url": "/assignees{/user}",
+    "branches_url": "/branches{/branch}",
+    "tags_url": "/tags",
+    "blobs_url": "/git/blobs{/sha}",
+    "git_tags_url": "/git/tags{/sha}",
+    "git_refs_url": "/git/refs{/sha}",
+    "trees_url": "/git/trees{/sha}",
+    "statuses_url": "/statuses/{sha}",
+    "languages_url": "/languages",
+    "stargazers_url": "/stargazers",
+    "contributors_url": "/contributors",
+    "subscribers_url": "/subscribers",
+    "subscription_url": "/subscription",
+    "commits_url": "/commits{/sha}",
+    "git_commits_url": "/git/commits{/sha}",
+    "comments_url": "/comments{/number}",
+    "issue_comment_url": "/issues/comments{/number}",
+    "contents_url": "/contents/{+path}",
+    "compare_url": "/compare/{base}...{head}",
+    "merges_url": "/merges",
+    "archive_url": "/{archive_format}{/ref}",
+    "downloads_url": "/downloads",
+    "issues_url": "/issues{/number}",
+    "pulls_url": "/pulls{/number}",
+    "milestones_url": "/milestones{/number}",
+    "notifications_url": "/notifications{?since,all,participating}",
+    "labels_url": "/labels{/name}",
+    "releases_url": "/releases{/id}",
+    "deployments_url": "/deployments",
+}
+
+
+def stamp(seconds: float | None) -> str | None:
+    """Write a time as GitHub does: UTC, whole seconds, ``Z``."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def node_id(prefix: str, number: int) -> str:
+    """Make an opaque node id that encodes ``number``."""
+    return prefix + "_kwDP" + base64.urlsafe_b64encode(number.to_bytes(8, "big")).decode().rstrip("=")
+
+
+def account(base: str, login: str, number: int, kind: str) -> Json:
+    """A user or organization as it appears inside other objects."""
+    url = f"{base}/users/{login}"
+    return {
+        "login": login,
+        "id": number,
+        "node_id": node_id("O" if kind == "Organization" else "U", number),
+        "avatar_url": f"{base}/u/{number}?v=4",
+        "gravatar_id": "",
+        "url": url,
+        "html_url": f"{base}/{login}",
+        "followers_url": f"{url}/followers",
+        "following_url": f"{url}/following{{/other_user}}",
+        "gists_url": f"{url}/gists{{/gist_id}}",
+        "starred_url": f"{url}/starred{{/owner}}{{/repo}}",
+        "subscriptions_url": f"{url}/subscriptions",
+        "organizations_url": f"{url}/orgs",
+        "repos_url": f"{url}/repos",
+        "events_url": f"{url}/events{{/privacy}}",
+        "received_events_url": f"{url}/received_events",
+        "type": kind,
+        "site_admin": False,
+    }
+
+
+def repository_json(base: str, repository: Repository) -> Json:
+    """A repository."""
+    url = f"{base}/repos/{repository.full_name}"
+    return {
+        "id": repository.id,
+        "node_id": node_id("R", repository.id),
+        "name": repository.name,
+        "full_name": repository.full_name,
+        "private": repository.private,
+        "owner": account(base, repository.owner, ACCOUNT_ID, "Organization"),
+        "html_url": f"{base}/{repository.full_name}",
+        "description": "Invented repository of a forge look-alike",
+        "fork": False,
+        "url": url,
+        **{key: url + tail for key, tail in _REPOSITORY_URLS.items()},
+        "created_at": "2025-02-03T09:11:40Z",
+        "updated_at": "2026-11-28T17:02:11Z",
+        "pushed_at": "2026-11-29T13:58:02Z",
+        "clone_url": f"{base}/{repository.full_name}.git",
+        "size": 0,
+        "archived": False,
+        "disabled": False,
+        "visibility": "private" if repository.private else "public",
+        "default_branch": "main",
+        "topics": [],
+    }
+
+
+def job_json(base: str, job: Job) -> Json:
+    """A job, as both REST and deliveries show it.
+
+    Between the assignment and the worker's report it still reads ``queued`` without a runner (github.md,
+    section 13). A job cancelled before it had a runner shows ``0`` and ``""`` (section 10.1).
+    """
+    repo = f"{base}/repos/{job.run.repository.full_name}"
+    runner_id, runner_name = job.shown_runner or (None, None)
+    group: tuple[int | None, str | None] = (1, "Default") if job.shown_runner else (None, None)
+    if job.ended and job.shown_runner is None and job.conclusion != "skipped":
+        runner_id, runner_name, group = 0, "", (0, "")
+    return {
+        "id": job.id,
+        "run_id": job.run.id,
+        "workflow_name": job.run.name,
+        "head_branch": "main",
+        "run_url": f"{repo}/actions/runs/{job.run.id}",
+        "run_attempt": job.attempt,
+        "node_id": node_id("CR", job.id),
+        "head_sha": SHA,
+        "url": f"{repo}/actions/jobs/{job.id}",
+        "html_url": f"{base}/{job.run.repository.full_name}/actions/runs/{job.run.id}/job/{job.id}",
+        "status": job.status.value,
+        "conclusion": job.conclusion,
+        "created_at": stamp(job.created_at),
+        "started_at": stamp(job.started_at or job.created_at),
+        "completed_at": stamp(job.completed_at),
+        "name": job.name,
+        "steps": _steps(job),
+        "check_run_url": f"{repo}/check-runs/{job.id}",
+        "labels": list(job.labels),
+        "runner_id": runner_id,
+        "runner_name": runner_name,
+        "runner_group_id": group[0],
+        "runner_group_name": group[1],
+    }
+
+
+def _steps(job: Job) -> list[Json]:
+    """The steps: none until a runner reported, then two that follow the job's state."""
+    if job.shown_runner is None:
+        return []
+    started, ended = stamp(job.started_at), stamp(job.completed_at)
+    return [
+        {
+            "name": "Set up job",
+            "status": "completed",
+            "conclusion": "success",
+            "number": 1,
+            "started_at": started,
+            "completed_at": started,
+        },
+        {
+            "name": "Build",
+            "status": "completed" if job.ended else "in_progress",
+            "conclusion": job.conclusion,
+            "number": 2,
+            "started_at": started,
+            "completed_at": ended,
+        },
+    ]
+
+
+def run_status(run: Run) -> tuple[str, str | None]:
+    """Derive a run's status and conclusion from the jobs of its latest attempt (github.md, section 5)."""
+    jobs = run.latest()
+    states = {job.status for job in jobs}
+    if states == {JobStatus.COMPLETED}:
+        conclusions = {job.conclusion for job in jobs}
+        for worst in ("failure", "timed_out", "cancelled"):
+            if worst in conclusions:
+                return "completed", worst
+        return "completed", "success"
+    if JobStatus.IN_PROGRESS in states or JobStatus.COMPLETED in states:
+        return "in_progress", None
+    return ("queued" if JobStatus.QUEUED in states else "waiting"), None
+
+
+def run_json(base: str, run: Run) -> Json:
+    """A workflow run, without the embedded objects that nobody needs here."""
+    repo = f"{base}/repos/{run.repository.full_name}"
+    status, conclusion = run_status(run)
+    return {
+        "id": run.id,
+        "name": run.name,
+        "node_id": node_id("WFR", run.id),
+        "head_branch": "main",
+        "head_sha": SHA,
+        "run_number": run.id % 100_000,
+        "run_attempt": run.attempt,
+        "event": "push",
+        "status": status,
+        "conclusion": conclusion,
+        "workflow_id": 1,
+        "url": f"{repo}/actions/runs/{run.id}",
+        "html_url": f"{base}/{run.repository.full_name}/actions/runs/{run.id}",
+        "jobs_url": f"{repo}/actions/runs/{run.id}/jobs",
+        "pull_requests": [],
+        "created_at": stamp(run.created_at),
+        "updated_at": stamp(run.created_at),
+        "run_started_at": stamp(run.created_at),
+        "repository": {"id": run.repository.id, "full_name": run.repository.full_name},
+    }
+
+
+def runner_json(runner: Runner, *, online: bool, busy: bool) -> Json:
+    """A runner: labels lower-cased and read-only, ``os`` unreliable, ``version`` null until it connected."""
+    return {
+        "id": runner.id,
+        "name": runner.name,
+        "os": "linux" if runner.version else "unknown",
+        "status": "online" if online else "offline",
+        "busy": busy,
+        "ephemeral": True,
+        "runner_group_id": runner.group_id,
+        "version": runner.version,
+        "labels": [
+            {"id": 0, "name": name, "type": "read-only"}
+            for name in sorted({label.lower() for label in runner.labels}, reverse=True)
+        ],
+    }
+
+
+def delivery_body(base: str, job: Job, action: str) -> bytes:
+    """The raw bytes of one ``workflow_job`` delivery (github.md, section 10.2)."""
+    repository = job.run.repository
+    payload = {
+        "action": action,
+        "workflow_job": job_json(base, job),
+        "repository": repository_json(base, repository),
+        "organization": {
+            "login": repository.owner,
+            "id": ACCOUNT_ID,
+            "node_id": node_id("O", ACCOUNT_ID),
+            "url": f"{base}/orgs/{repository.owner}",
+            "repos_url": f"{base}/orgs/{repository.owner}/repos",
+            "description": "Invented organization of a forge look-alike",
+        },
+        "sender": account(base, "look-alike-user", SENDER_ID, "User"),
+    }
+    return json.dumps(payload, separators=(",", ":")).encode()
+
+
+def hook_json(base: str, repository: Repository, hook: Hook) -> Json:
+    """A webhook; the secret is masked, as GitHub does."""
+    url = f"{base}/repos/{repository.full_name}/hooks/{hook.id}"
+    last = hook.deliveries[-1] if hook.deliveries else None
+    return {
+        "type": "Repository",
+        "id": hook.id,
+        "name": "web",
+        "active": hook.active,
+        "events": list(hook.events),
+        "config": {
+            "content_type": hook.content_type,
+            "insecure_ssl": "0",
+            "url": hook.url,
+            **({"secret": "********"} if hook.secret else {}),
+        },
+        "created_at": stamp(hook.created_at),
+        "updated_at": stamp(hook.created_at),
+        "url": url,
+        "test_url": f"{url}/test",
+        "ping_url": f"{url}/pings",
+        "deliveries_url": f"{url}/deliveries",
+        "last_response": {
+            "code": last.status_code if last else None,
+            "status": last.status if last else "unused",
+            "message": None,
+        },
+    }
+
+
+def delivery_json(delivery: Delivery, repository: Repository, *, full: bool) -> Json:
+    """A delivery as listed, or with request and response (github.md, section 11)."""
+    at = datetime.fromtimestamp(delivery.delivered_at or 0, UTC)
+    item: Json = {
+        "id": delivery.id,
+        "guid": delivery.guid,
+        "delivered_at": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "redelivery": delivery.redelivery,
+        "duration": round(delivery.duration, 2),
+        "status": delivery.status,
+        "status_code": delivery.status_code,
+        "event": delivery.event,
+        "action": delivery.action,
+        "installation_id": None,
+        "repository_id": repository.id,
+        "throttled_at": None,
+    }
+    if full:
+        item["url"] = delivery.hook.url
+        item["request"] = {"headers": delivery.request_headers, "payload": json.loads(delivery.body)}
+        item["response"] = {"headers": delivery.response_headers, "payload": delivery.response_body}
+    return item

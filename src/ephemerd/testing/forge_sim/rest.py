@@ -1,0 +1,283 @@
+"""What every REST endpoint has in common: who may ask, limits, outages, headers, ETags, paging, the call log.
+
+Sources: github.md, sections 1 (basics), 5 (paging), 7 (limits), 8 (ETags).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import math
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ephemerd.testing.forge_sim.deliveries import Deliverer
+from ephemerd.testing.forge_sim.model import Repository
+from ephemerd.testing.forge_sim.offers import Offers
+from ephemerd.testing.forge_sim.outages import Outages
+from ephemerd.testing.forge_sim.world import Refused, World
+
+API_VERSIONS = ("2022-11-28", "2026-03-10")
+PRIMARY_LIMIT = 5000
+"""Requests an hour [doc]; the hour is scaled."""
+SECONDARY_POINTS = 900
+"""Points a minute for each endpoint; a read costs 1, a write 5 [doc]; the minute is scaled."""
+
+Json = dict[str, Any]
+Handler = Callable[[Request, "Site"], Awaitable["Reply"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a handler answers; with ``answer_lost`` the caller never gets to see it."""
+
+    status: int = 200
+    body: Json | list[Json] | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    answer_lost: bool = False
+
+
+@dataclass(slots=True)
+class Limits:
+    """The primary and the secondary rate limit of one token."""
+
+    world: World
+    limit: int = PRIMARY_LIMIT
+    used: int = 0
+    reset_at: float = 0.0
+    points: dict[str, deque[tuple[float, int]]] = field(default_factory=dict)
+
+    def spend(self, method: str, endpoint: str) -> None:
+        """Count one call, or refuse it with 403 as GitHub does."""
+        now = time.time()
+        self._roll(now)
+        cost = 1 if method in ("GET", "HEAD", "OPTIONS") else 5
+        minute = self.world.seconds(60.0)
+        window = self.points.setdefault(endpoint, deque())
+        while window and window[0][0] < now - minute:
+            window.popleft()
+        if sum(points for _, points in window) + cost > SECONDARY_POINTS:
+            raise Limited("You have exceeded a secondary rate limit.", retry_after=math.ceil(minute))
+        if self.used >= self.limit:
+            raise Limited("API rate limit exceeded.", retry_after=None)
+        window.append((now, cost))
+        self.used += 1
+
+    def give_back(self) -> None:
+        """An answer 304 is not charged to the primary limit [doc]."""
+        self.used -= 1
+
+    def _roll(self, now: float) -> None:
+        if now >= self.reset_at:
+            self.used = 0
+            self.reset_at = now + self.world.seconds(3600.0)
+
+    def resource(self) -> Json:
+        """The limit as ``GET /rate_limit`` shows it."""
+        self._roll(time.time())
+        return {
+            "limit": self.limit,
+            "used": self.used,
+            "remaining": max(0, self.limit - self.used),
+            "reset": math.ceil(self.reset_at),
+            "resource": "core",
+        }
+
+    def headers(self) -> dict[str, str]:
+        """The ``x-ratelimit-*`` headers."""
+        return {f"x-ratelimit-{key}": str(value) for key, value in self.resource().items()}
+
+
+class Limited(Refused):
+    """A rate limit was hit."""
+
+    def __init__(self, message: str, *, retry_after: int | None, status: int = 403) -> None:
+        super().__init__(status, message)
+        self.retry_after = retry_after
+
+
+@dataclass(slots=True)
+class Site:
+    """Everything that an endpoint can reach."""
+
+    world: World
+    offers: Offers
+    deliverer: Deliverer
+    outages: Outages
+    token: str
+    limits: Limits
+
+    def repository(self, request: Request) -> Repository:
+        """The repository that the path names, else 404."""
+        name = f"{request.path_params['owner']}/{request.path_params['repo']}".lower()
+        try:
+            return self.world.repositories[name]
+        except KeyError:
+            raise Refused(404, "Not Found") from None
+
+
+def route(site: Site, method: str, path: str, handler: Handler, *, free: bool = False) -> list[Route]:
+    """Make the routes of one endpoint: at the root as on github.com and under ``/api/v3`` as on a GHES."""
+
+    async def answer(request: Request) -> Response:
+        return await _answer(request, site, handler, path, free=free)
+
+    return [Route(prefix + path, answer, methods=[method]) for prefix in ("", "/api/v3")]
+
+
+async def _answer(request: Request, site: Site, handler: Handler, template: str, *, free: bool) -> Response:
+    began = time.monotonic()
+    delay = site.world.weather.rest_delay.draw(site.world.rng("rest")) / 2
+    await asyncio.sleep(delay)
+    try:
+        _check(request, site)
+        await _suffer_outage(site)
+        if not free:
+            site.limits.spend(request.method, f"{request.method} {template}")
+        reply = await handler(request, site)
+    except Refused as refusal:
+        reply = _refusal(site, refusal)
+    await asyncio.sleep(delay)
+    if reply.answer_lost:
+        await _keep_silent(site, 30.0)
+        reply = Reply(504, {"message": "We couldn't respond to your request in time."})
+    response = _respond(request, site, reply)
+    took = round((time.monotonic() - began) * 1000, 3)
+    site.world.truth.add(
+        "api_call", method=request.method, path=template, status=response.status_code, took_ms=took
+    )
+    return response
+
+
+def _check(request: Request, site: Site) -> None:
+    """Refuse what GitHub refuses before it looks at the endpoint (github.md, section 1)."""
+    if not request.headers.get("user-agent", "").strip():
+        raise Refused(
+            403, "Request forbidden by administrative rules. Please make sure it has a User-Agent header"
+        )
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() not in ("bearer", "token") or not given:
+        raise Refused(401, "Requires authentication")
+    if not hmac.compare_digest(given.strip().encode(), site.token.encode()):
+        raise Refused(401, "Bad credentials")
+    version = request.headers.get("x-github-api-version")
+    if version is not None and version not in API_VERSIONS:
+        raise Refused(410, f"API version {version} is not supported")
+
+
+async def _suffer_outage(site: Site) -> None:
+    kind = site.outages.kind
+    if kind == "503":
+        raise Refused(503, "Service unavailable")
+    if kind == "403-rate-limit":
+        raise Limited("API rate limit exceeded.", retry_after=None)
+    if kind == "429":
+        raise Limited("Too many requests.", retry_after=math.ceil(site.outages.seconds_left()), status=429)
+    if kind == "timeout":
+        await _keep_silent(site, site.outages.seconds_left())
+        raise Refused(504, "We couldn't respond to your request in time.")
+
+
+async def _keep_silent(site: Site, seconds: float) -> None:
+    """Leave the caller without an answer for a while; ends early when the server closes."""
+    try:
+        await asyncio.wait_for(site.world.closing.wait(), seconds)
+    except TimeoutError:
+        return
+
+
+def _refusal(site: Site, refusal: Refused) -> Reply:
+    headers = {}
+    if isinstance(refusal, Limited):
+        if refusal.retry_after is not None:
+            headers["retry-after"] = str(refusal.retry_after)
+        elif site.outages.kind is not None:
+            reset = math.ceil(time.time() + site.outages.seconds_left())
+            headers = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(reset)}
+    body: Json = {
+        "message": refusal.message,
+        "documentation_url": "https://docs.github.com/rest",
+        "status": str(refusal.status),
+    }
+    return Reply(refusal.status, body, headers)
+
+
+def _respond(request: Request, site: Site, reply: Reply) -> Response:
+    content = b"" if reply.body is None else json.dumps(reply.body, separators=(",", ":")).encode()
+    headers = {
+        "x-github-request-id": f"{site.world.rng('requests').getrandbits(64):016X}",
+        "x-github-media-type": "github.v3; format=json",
+        "x-github-api-version-selected": request.headers.get("x-github-api-version", API_VERSIONS[0]),
+        **site.limits.headers(),
+        **reply.headers,
+    }
+    status = reply.status
+    if request.method == "GET" and status == 200:
+        # Weak, and different for each credential (github.md, section 8).
+        credential = request.headers.get("authorization", "")
+        digest = hashlib.sha256(credential.encode() + b"\0" + content).hexdigest()[:40]
+        headers["etag"] = f'W/"{digest}"'
+        headers["cache-control"] = "private, max-age=60, s-maxage=60"
+        if request.headers.get("if-none-match") == headers["etag"]:
+            site.limits.give_back()
+            headers |= site.limits.headers()
+            status, content = 304, b""
+    if content:
+        headers["content-type"] = "application/json; charset=utf-8"
+    return Response(content, status, headers)
+
+
+async def json_body(request: Request) -> Json:
+    """The request's JSON object; anything else is refused with 400."""
+    try:
+        body = json.loads(await request.body() or b"{}")
+    except ValueError:
+        raise Refused(400, "Problems parsing JSON") from None
+    if not isinstance(body, dict):
+        raise Refused(400, "Body should be a JSON object")
+    return body
+
+
+T = TypeVar("T")
+
+
+def paged(request: Request, site: Site, items: Sequence[T]) -> tuple[list[T], dict[str, str]]:
+    """Cut the page that the request asks for, with its ``Link`` header (30 a page, 100 at most [doc])."""
+    size = min(max(number(request, "per_page", 30), 1), 100)
+    page = max(number(request, "page", 1), 1)
+    pages = max(1, math.ceil(len(items) / size))
+    links = []
+    for name, target, there in (
+        ("prev", page - 1, page > 1),
+        ("next", page + 1, page < pages),
+        ("last", pages, page < pages),
+        ("first", 1, page > 1),
+    ):
+        if there:
+            links.append(f'<{link(request, site, page=str(target))}>; rel="{name}"')
+    headers = {"link": ", ".join(links)} if links else {}
+    return list(items[(page - 1) * size : page * size]), headers
+
+
+def link(request: Request, site: Site, **changed: str) -> str:
+    """The address of this request with some of its query changed."""
+    query = urlencode({**dict(request.query_params), **changed})
+    return f"{site.world.base_url}{request.url.path}?{query}"
+
+
+def number(request: Request, name: str, default: int) -> int:
+    """An integer of the query; what is not a number counts as absent."""
+    try:
+        return int(request.query_params.get(name, default))
+    except ValueError:
+        return default
