@@ -1,0 +1,197 @@
+"""The `Forge` port for GitHub: each method is one question to GitHub, under one deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from pathlib import Path
+
+from ephemerd.adapters.forges.github import faults, wire
+from ephemerd.adapters.forges.github.connection import Connection
+from ephemerd.adapters.forges.github.tokens import TokenSource
+from ephemerd.adapters.kit.http import MAX_BODY, HttpClient, is_loopback
+from ephemerd.domain.ids import JobKey, RunnerId, Scope
+from ephemerd.domain.job import JobReport
+from ephemerd.domain.permit import FenceIntent
+from ephemerd.domain.runner import FenceAnswer
+from ephemerd.ports.errors import Gone, NameTaken, PortError, Refused
+from ephemerd.ports.forge import Budget, CallRecord, ForgeRunner, Registration
+
+_AT_ONCE = 4  # runs whose jobs are read at a time: GitHub asks for few parallel requests
+
+log = logging.getLogger(__name__)
+
+
+class GitHubForge:
+    """One configured GitHub. Raises only `PortError`s; the caller's cancellation passes through."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        url: str,
+        tokens: TokenSource,
+        ca_file: Path | None = None,
+        timeout_s: float = 20.0,
+        listing_timeout_s: float = 120.0,
+        max_body: int = MAX_BODY,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Times in seconds: of one request, and of a listing with all its pages. `now` is the wall clock."""
+        self.name = name
+        base = wire.base_url(url)
+        http = HttpClient(base, ca_file=ca_file, max_body=max_body)
+        if base.startswith("http:") and not is_loopback(base):
+            log.warning("forge %s: the token travels unencrypted to %s; use https", name, base)
+        self._connection = Connection(http, base=base, tokens=tokens, timeout_s=timeout_s, now=now)
+        self._timeout_s = timeout_s
+        self._listing_timeout_s = listing_timeout_s
+
+    def __repr__(self) -> str:
+        return f"GitHubForge({self.name!r}, {self._connection.base!r})"
+
+    async def register(self, scope: Scope, name: RunnerId, labels: tuple[str, ...]) -> Registration:
+        """Register a just-in-time runner; sent once.
+
+        Where the name is taken (409: a lost answer or a clash), looks the name up once and raises
+        `NameTaken` with the registration's id, None where it was not found or the look-up failed.
+        """
+        request = wire.register(scope, name, labels)
+        answer = await self._connection.ask(request, self._deadline())
+        if answer.status == 201:
+            return wire.read_registration(request, answer.body)
+        fault = self._connection.fault(request, answer)
+        if answer.status == 409:
+            raise NameTaken(fault.detail, await self._registration_of(scope, name))
+        raise fault
+
+    async def deregister(self, scope: Scope, registration: int, intent: FenceIntent) -> FenceAnswer:
+        """Delete a registration; sent once. The answer is read by its status alone.
+
+        `Refused` without asking GitHub where the intent names another registration.
+        """
+        if intent.scope != scope or intent.registration != registration:
+            raise Refused(
+                f"the intent is for registration {intent.registration} in {intent.scope}, "
+                f"not for {registration} in {scope}; nothing was sent"
+            )
+        request = wire.delete_runner(scope, registration)
+        answer = await self._connection.ask(request, self._deadline())
+        told = faults.fence_answer(answer.status)
+        if told is None:
+            raise self._connection.fault(request, answer)
+        return told
+
+    async def runner(self, scope: Scope, registration: int) -> ForgeRunner:
+        """Get one registration; `Gone` on 404, which a lost permission gives as well."""
+        request = wire.get_runner(scope, registration)
+        answer = await self._connection.fetch(request, self._deadline())
+        return wire.read_runner(request, answer.body)
+
+    async def find(self, scope: Scope, name: RunnerId) -> ForgeRunner | None:
+        """Find a registration by its exact name, however loosely GitHub's own filter matches."""
+        async with aclosing(self._each_runner(wire.list_runners(scope, name))) as runners:
+            async for runner in runners:
+                if runner.name == name:
+                    return runner
+        return None
+
+    async def runners(self, scope: Scope) -> list[ForgeRunner]:
+        """List all registrations, all pages. A list is no evidence that one is absent."""
+        return [runner async for runner in self._each_runner(wire.list_runners(scope))]
+
+    async def job(self, key: JobKey) -> JobReport:
+        """Get one job. `Gone` only where the repository answers 200 right after the job's 404."""
+        deadline = self._deadline()
+        request = wire.get_job(key)
+        answer = await self._connection.ask(request, deadline)
+        if answer.status == 200:
+            return wire.read_job(request, answer.body, key)
+        fault = self._connection.fault(request, answer)
+        if answer.status == 404:
+            await self._connection.fetch(wire.get_repository(key.repository), deadline)
+            raise Gone(fault.detail)
+        raise fault
+
+    async def active_jobs(self, scope: Scope) -> list[JobReport]:
+        """Read the jobs of all queued and running runs of a repository, ended ones of these runs included.
+
+        GitHub lists at most 1,000 runs of a status. It has no such list for an organization: `Refused`.
+        """
+        if scope.kind != "repo":
+            raise Refused(
+                f"GitHub lists jobs by repository; {scope.path} is none, so it has to be told by webhooks"
+            )
+        deadline = self._deadline(listing=True)
+        runs: dict[int, str] = {}
+        for status in wire.ACTIVE:
+            async for request, body in self._pages(wire.list_runs(scope.target, status), deadline):
+                runs.update(wire.read_runs(request, body, scope.target))
+        reports: list[JobReport] = []
+        queue = list(runs.items())
+        while queue:
+            now, queue = queue[:_AT_ONCE], queue[_AT_ONCE:]
+            for jobs in await asyncio.gather(*(self._jobs_of(run, name, deadline) for run, name in now)):
+                if isinstance(jobs, PortError):
+                    raise jobs
+                reports += jobs
+        return reports
+
+    def budgets(self) -> tuple[Budget, ...]:
+        """Return the rate limits as last told."""
+        return self._connection.budgets()
+
+    def take_calls(self) -> list[CallRecord]:
+        """Return and forget the requests since last time."""
+        return self._connection.take_calls()
+
+    async def close(self) -> None:
+        """Release connections."""
+        await self._connection.close()
+
+    def _deadline(self, *, listing: bool = False) -> float:
+        seconds = self._listing_timeout_s if listing else self._timeout_s
+        return asyncio.get_running_loop().time() + seconds
+
+    async def _registration_of(self, scope: Scope, name: RunnerId) -> int | None:
+        try:
+            found = await self.find(scope, name)
+        except PortError:
+            return None
+        return None if found is None else found.id
+
+    async def _each_runner(self, first: wire.Request) -> AsyncGenerator[ForgeRunner, None]:
+        async for request, body in self._pages(first, self._deadline(listing=True)):
+            for runner in wire.read_runners(request, body):
+                yield runner
+
+    async def _jobs_of(self, run: int, repository: str, deadline: float) -> list[JobReport] | PortError:
+        """Return a run's jobs, none where the run was deleted meanwhile, or the failure."""
+        reports: list[JobReport] = []
+        try:
+            async for request, body in self._pages(wire.list_jobs(repository, run), deadline):
+                reports += wire.read_jobs(request, body, self.name, repository)
+        except Gone:
+            return []
+        except PortError as error:
+            return error
+        return reports
+
+    async def _pages(
+        self, first: wire.Request, deadline: float
+    ) -> AsyncGenerator[tuple[wire.Request, bytes], None]:
+        """Yield every page. `Refused` rather than a part where the pages find no end."""
+        request: wire.Request | None = first
+        for _ in range(wire.MAX_PAGES):
+            if request is None:
+                return
+            answer = await self._connection.fetch(request, deadline)
+            yield request, answer.body
+            request = wire.next_page(self._connection.base, request, answer.headers)
+        if request is not None:
+            raise Refused(
+                f"{first.about}: GitHub names more than {wire.MAX_PAGES} pages; the list is not complete"
+            )

@@ -1,0 +1,151 @@
+"""Requests to one GitHub: the token, the deadline, rate limits as told, a record of each call.
+
+A read is sent once more where an open connection broke, where a newer token is at hand after a 401, and where
+GitHub redirects it within its own origin; a write is sent exactly once. All of it within the call's deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import ephemerd
+from ephemerd.adapters.forges.github import faults, wire
+from ephemerd.adapters.forges.github.tokens import TokenSource
+from ephemerd.adapters.kit.http import Answer, HttpClient, NoAnswer, Stopwatch
+from ephemerd.ports.errors import PortError, RetryLater
+from ephemerd.ports.forge import Budget, CallRecord
+
+USER_AGENT = f"ephemerd/{ephemerd.__version__}"
+NO_STATUS = 0
+"""The status of a `CallRecord` where no answer came."""
+_CALLS = 10_000
+_BUDGETS = 32
+_REDIRECTS = 3
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+class Connection:
+    """Sends `wire.Request`s to one base URL. Neither its repr nor what it raises or logs holds the token."""
+
+    def __init__(
+        self,
+        http: HttpClient,
+        *,
+        base: str,
+        tokens: TokenSource,
+        timeout_s: float,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`base` as `wire.base_url` gave it; `timeout_s` bounds one request; `now` is the wall clock."""
+        self.base = base
+        self.timeout_s = timeout_s
+        self._http = http
+        self._tokens = tokens
+        self._now = now
+        self._budgets: dict[str, Budget] = {}
+        self._calls: deque[CallRecord] = deque(maxlen=_CALLS)
+        self._announced: set[str] = set()
+        self._sent: deque[str] = deque(maxlen=4)  # only to take them out of what GitHub is quoted with
+
+    async def fetch(self, request: wire.Request, deadline: float) -> Answer:
+        """Return the answer where it is a 200; else raise what it means."""
+        answer = await self.ask(request, deadline)
+        if answer.status != 200:
+            raise self.fault(request, answer)
+        return answer
+
+    async def ask(self, request: wire.Request, deadline: float) -> Answer:
+        """Return the answer, whatever its status, after the few repeats that a read may have."""
+        may_break, may_renew, may_move = (0, 0, 0) if request.writes else (1, 1, _REDIRECTS)
+        while True:
+            try:
+                answer, renewed = await self._once(request, deadline)
+            except NoAnswer as error:
+                failure = error
+            else:
+                location = answer.headers.get("location", "")
+                if renewed and may_renew:
+                    may_renew -= 1
+                elif answer.status in faults.REDIRECTS and location and may_move:
+                    request = wire.moved(self.base, request, location)
+                    may_move -= 1
+                else:
+                    return answer
+                continue
+            if not (failure.broken and may_break):
+                raise faults.no_answer(request, failure.text)
+            may_break -= 1
+
+    def fault(self, request: wire.Request, answer: Answer) -> PortError:
+        """Return what an answer means that is not the expected success."""
+        return faults.fault(
+            request, answer.status, answer.headers, answer.body, now=self._now(), secrets=tuple(self._sent)
+        )
+
+    def budgets(self) -> tuple[Budget, ...]:
+        """Return the rate limits as last told, by resource."""
+        return tuple(self._budgets[name] for name in sorted(self._budgets))
+
+    def take_calls(self) -> list[CallRecord]:
+        """Return and forget the calls since last time; the oldest fall out beyond ten thousand."""
+        taken = list(self._calls)
+        self._calls.clear()
+        return taken
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.close()
+
+    async def _within(self, question: Awaitable[T], deadline: float) -> T:
+        """Await the token source; where it takes too long, `RetryLater`."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await question
+        except TimeoutError:
+            pass
+        raise RetryLater(f"{self._tokens.name} gave no answer in time; nothing was sent to GitHub")
+
+    async def _once(self, request: wire.Request, deadline: float) -> tuple[Answer, bool]:
+        """Send once; return the answer, and whether another token than the one refused is at hand.
+
+        The token is a local of this and of what it calls, never of a frame that raises a `PortError`.
+        """
+        token = await self._within(self._tokens.token(), deadline)
+        if token not in self._sent:
+            self._sent.append(token)
+        answer = await self._send(request, wire.headers(USER_AGENT, token, body=bool(request.body)), deadline)
+        self._note(request, answer)
+        renewed = answer.status == 401 and await self._within(self._tokens.refused(token), deadline)
+        return answer, renewed
+
+    async def _send(self, request: wire.Request, headers: dict[str, str], deadline: float) -> Answer:
+        limit = min(deadline, asyncio.get_running_loop().time() + self.timeout_s)
+        watch, status = Stopwatch(), NO_STATUS
+        try:
+            answer = await self._http.send(
+                request.method,
+                wire.absolute(self.base, request),
+                headers=headers,
+                body=request.body,
+                deadline=limit,
+            )
+            status = answer.status
+            return answer
+        finally:
+            self._calls.append(CallRecord(request.endpoint, status, watch.seconds()))
+
+    def _note(self, request: wire.Request, answer: Answer) -> None:
+        told = faults.budget(answer.headers)
+        if told is not None and (told.resource in self._budgets or len(self._budgets) < _BUDGETS):
+            self._budgets[told.resource] = told
+        notice = faults.end_of_life(answer.headers)
+        if notice and request.endpoint not in self._announced:
+            self._announced.add(request.endpoint)
+            log.warning("GitHub announces the end of %s: %s; update ephemerd", request.endpoint, notice)
