@@ -1,0 +1,271 @@
+"""The loop: take what waits, let the writer commit it, hand the commands on, sleep until something happens.
+
+One consumer, one writer. The loop sleeps until the inbox fills or `core.next_wake()` comes; nothing here
+ticks faster than the heartbeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ephemerd.app.executor import Executor
+from ephemerd.app.inbox import Inbox, Item
+from ephemerd.app.measure import Measure
+from ephemerd.app.recovery import Life, boot, recover
+from ephemerd.app.writer import Group, Handled, Writer
+from ephemerd.core.events import Booted, ClockStepped, Woke
+from ephemerd.core.machine import Core
+from ephemerd.core.step import Note
+from ephemerd.domain.ids import RunnerId
+from ephemerd.domain.pool import SECOND, Setup
+from ephemerd.domain.runner import FINAL, Runner
+from ephemerd.ports.forge import Forge
+from ephemerd.ports.runtime import Runtime
+from ephemerd.ports.store import Store
+from ephemerd.ports.system import Clock, Meter
+
+logger = logging.getLogger(__name__)
+notes = logging.getLogger("ephemerd.core")
+
+GROUP = 256
+"""Events a commit: one fsync for a burst, and a failing commit throws little away."""
+HEARTBEAT = 15.0
+LEAST_NAP = 0.05
+"""Seconds between two `Woke`s that changed nothing, so that a mistaken deadline cannot spin."""
+LEAST_STEP = SECOND
+"""Moves of the wall clock below this (ms) are slewing, no step."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
+"""Pauses in seconds after a commit failed; below the 10 s that a forge waits for an answer."""
+STOP_BOUND = 25.0
+
+Watcher = Callable[[Handled], None]
+
+
+@dataclass(slots=True)
+class Ports:
+    """Everything outside that the daemon uses. `runtimes` by pool, `forges` by configured name."""
+
+    store: Store
+    forges: Mapping[str, Forge]
+    runtimes: Mapping[str, Runtime]
+    clock: Clock
+    meter: Meter
+
+
+@dataclass(slots=True)
+class Pulse:
+    """How the loop itself is doing. Times are ms of the shell clock.
+
+    epoch        of the life in memory; a fresh one after each reload
+    error        why the last commit failed; "" once one went through
+    quarantined  events in quarantine
+    reconciled   when the active jobs of each scope (as text) were last read completely
+    """
+
+    started: int = 0
+    heartbeat: int = 0
+    epoch: str = ""
+    error: str = ""
+    quarantined: int = 0
+    reconciled: dict[str, int] = field(default_factory=dict)
+
+
+class Daemon:
+    """One process life: `open`, then `run` until `stop`; ports are closed at the end, runners left running."""
+
+    def __init__(self, ports: Ports, setup: Setup, *, inbox: Inbox | None = None) -> None:
+        self.ports = ports
+        self.setup = setup
+        self.inbox = inbox or Inbox()
+        self.pulse = Pulse()
+        self._life: Life | None = None
+        self._writer: Writer | None = None
+        self._executor: Executor | None = None
+        self._measure = Measure(ports.meter, {pool.name: pool.runtime for pool in setup.pools})
+        self._watchers: list[Watcher] = []
+        self._booted = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._stopping = False
+        self._pause = 0.0
+        self._one_by_one = False
+        self._woke_for: int | None = None
+
+    @property
+    def core(self) -> Core:
+        """The core as of the last commit (a new object after a reload)."""
+        assert self._writer is not None, "open() comes first"
+        return self._writer.core
+
+    @property
+    def life(self) -> Life:
+        assert self._life is not None, "open() comes first"
+        return self._life
+
+    @property
+    def executor(self) -> Executor:
+        assert self._executor is not None, "open() comes first"
+        return self._executor
+
+    @property
+    def ready(self) -> bool:
+        """Whether the first event of this life is committed and commits go through."""
+        booted = self._writer is not None and self._writer.booted
+        return booted and not self._stopping and not self.pulse.error
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    def watch(self, watcher: Watcher) -> Callable[[], None]:
+        """Call `watcher` after each commit, event by event; returns what ends that."""
+        self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher)
+
+    async def open(self) -> None:
+        """Open the store, load, and make everything ready to take events; nothing is sent yet."""
+        ports = self.ports
+        life = self._life = await recover(ports.store, ports.clock)
+        self._writer = Writer(
+            life.core, ports.store, ports.clock, lambda again: boot(life, self.setup, again=again)
+        )
+        self._executor = Executor(
+            forges=ports.forges,
+            runtimes=ports.runtimes,
+            setup=self.setup,
+            store=life.store,
+            inbox=self.inbox,
+            clock=ports.clock,
+            meter=ports.meter,
+        )
+        self.pulse.quarantined = life.quarantined
+        self.pulse.started = self.pulse.heartbeat = ports.clock.now()
+
+    async def run(self) -> None:
+        """Begin the life, handle events until `stop` was called and what was begun is finished, then close
+        the ports. Raises `Unbootable` where the core cannot begin with this store."""
+        try:
+            await self._group([])
+            while not (self._stopping and self._settled()):
+                await self._turn()
+        finally:
+            await self._close()
+
+    async def booted(self) -> None:
+        """Return when the first event of this life is committed."""
+        await self._booted.wait()
+
+    async def stop(self, bound: float = STOP_BOUND) -> None:
+        """Take nothing more from outside, let commands under way finish within `bound` seconds, and return
+        when the ports are closed. Runners are left running."""
+        self._stopping = True
+        self.inbox.close()
+        self.inbox.nudge()
+        self.executor.stop()
+        try:
+            async with asyncio.timeout(bound):
+                await self._ended.wait()
+        except TimeoutError:
+            logger.warning("commands under way did not end in time; they are found again at the next start")
+            await self.executor.close()
+            self.inbox.nudge()
+            await self._ended.wait()
+
+    async def _turn(self) -> None:
+        now = self.ports.clock.now()
+        self.pulse.heartbeat = now
+        items = self.inbox.take(1 if self._one_by_one else GROUP)
+        items += [Item(event, asyncio.get_running_loop().time()) for event in self._own_events(now)]
+        if items or not self._booted_now():
+            await self._group(items)
+        if self._pause:
+            await asyncio.sleep(self._pause)
+        else:
+            await self.inbox.wait(self._nap())
+
+    def _booted_now(self) -> bool:
+        assert self._writer is not None
+        return self._writer.booted
+
+    def _own_events(self, now: int) -> list[ClockStepped | Woke]:
+        """What the loop itself has to tell: a step of the wall clock, and a deadline that has come."""
+        events: list[ClockStepped | Woke] = []
+        stepped = self.ports.clock.stepped()
+        if abs(stepped) >= LEAST_STEP:
+            events.append(ClockStepped(stepped))
+        wake = self.core.next_wake()
+        if wake is not None and wake <= now and not self._stopping:
+            events.append(Woke())
+            self._woke_for = wake
+        return events
+
+    def _nap(self) -> float:
+        wake = self.core.next_wake()
+        if wake is None or self._stopping:
+            return HEARTBEAT
+        seconds = (wake - self.ports.clock.now()) / SECOND
+        least = LEAST_NAP if wake == self._woke_for else 0.0
+        return min(max(seconds, least), HEARTBEAT)
+
+    async def _group(self, items: list[Item]) -> None:
+        assert self._writer is not None
+        group = await self._writer.write(items)
+        self._note_outcome(group)
+        for handled in group.handled:
+            self._publish(handled)
+
+    def _note_outcome(self, group: Group) -> None:
+        self.pulse.quarantined += group.quarantined
+        self.pulse.error = group.error
+        self._one_by_one = bool(group.error)
+        self.inbox.put_back(group.unstored)
+        if group.error:
+            self._pause = min(max(self._pause * 2, FIRST_PAUSE), LONGEST_PAUSE)
+        else:
+            self._pause = 0.0
+
+    def _publish(self, handled: Handled) -> None:
+        """After the commit: log, measure, tell who watches, and only then begin the commands."""
+        if isinstance(handled.item.event, Booted):
+            self.pulse.epoch = self.executor.epoch = handled.item.event.epoch
+            self._booted.set()
+        for note in handled.step.notes:
+            log_note(note)
+        self._measure.take(handled, self.pulse.reconciled)
+        for watcher in list(self._watchers):
+            watcher(handled)
+        for kind, key, row in handled.step.changed:
+            if kind == "runner" and (row is None or (isinstance(row, Runner) and row.state in FINAL)):
+                self.executor.forget(RunnerId(key))
+        self.executor.submit(handled.step.commands)
+
+    def _settled(self) -> bool:
+        return self.executor.running == 0 and (not len(self.inbox) or bool(self.pulse.error))
+
+    async def _close(self) -> None:
+        self._stopping = True
+        self.inbox.close()
+        if self._executor is not None:
+            await self._executor.close()
+        for port in _each_once(*self.ports.runtimes.values(), *self.ports.forges.values(), self.ports.store):
+            try:
+                await port.close()
+            except Exception:
+                logger.exception("a port could not be closed")
+        self._ended.set()
+
+
+def _each_once(*ports: Runtime | Forge | Store) -> list[Runtime | Forge | Store]:
+    once: list[Runtime | Forge | Store] = []
+    for port in ports:
+        if all(port is not other for other in once):
+            once.append(port)
+    return once
+
+
+def log_note(note: Note) -> None:
+    """Write one line of the core to the log, with its fields."""
+    level = logging.WARNING if note.level == "warning" else logging.INFO
+    notes.log(level, note.text, extra={"fields": dict(note.fields)})

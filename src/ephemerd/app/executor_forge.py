@@ -1,0 +1,254 @@
+"""Commands that go to one forge: each a call with a deadline, each answer an event."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from ephemerd.app.budget import Bucket, OutOfBudget
+from ephemerd.app.credentials import Credentials
+from ephemerd.app.inbox import Inbox
+from ephemerd.app.scopes import ScopeBook
+from ephemerd.core import commands as c
+from ephemerd.core import events as e
+from ephemerd.domain.errors import Remedy
+from ephemerd.domain.ids import RunnerId, Scope, is_ours
+from ephemerd.domain.job import Told
+from ephemerd.domain.runner import FenceAnswer
+from ephemerd.ports.errors import Gone, Limited, NameTaken, PortError, Refused, RetryLater
+from ephemerd.ports.forge import Forge, Registration
+from ephemerd.ports.system import Clock, Meter
+
+logger = logging.getLogger(__name__)
+
+CALL_LIMIT = 40.0
+LISTING_LIMIT = 180.0
+"""Outer nets in seconds, above the deadlines that the adapter keeps itself; a listing has many pages."""
+BUDGET_WAIT = 15.0
+"""Seconds that a write waits for its token: with one call it stays below the 60 s of `registering`."""
+AT_ONCE = 8
+"""Calls to one forge at the same time; GitHub's secondary limit is 100, shared with everything else."""
+
+T = TypeVar("T")
+
+
+class ForgeCalls:
+    """The calls to one forge. Writes pass the token bucket in order; every call passes `AT_ONCE`."""
+
+    def __init__(
+        self,
+        forge: Forge,
+        bucket: Bucket,
+        *,
+        store: str,
+        inbox: Inbox,
+        clock: Clock,
+        meter: Meter,
+        credentials: Credentials,
+    ) -> None:
+        self.forge = forge
+        self._bucket = bucket
+        self._store = store
+        self._inbox = inbox
+        self._clock = clock
+        self._meter = meter
+        self._credentials = credentials
+        self._scopes = ScopeBook()
+        self._at_once = asyncio.Semaphore(AT_ONCE)
+        self._registering: dict[RunnerId, asyncio.Future[None]] = {}
+
+    async def register(self, command: c.Register) -> None:
+        """Send the POST once; a second command for a runner whose call is out or done sends none."""
+        runner = command.runner
+        if runner in self._registering:
+            return
+        held = self._credentials.registration(runner)
+        if held is not None:
+            self._inbox.tell(e.Registered(runner, held))
+            return
+        over = self._registering[runner] = asyncio.get_running_loop().create_future()
+        try:
+            await self._register(command)
+        finally:
+            del self._registering[runner]
+            over.set_result(None)
+
+    async def _register(self, command: c.Register) -> None:
+        runner, scope = command.runner, command.scope
+        try:
+            registration: Registration = await self._write(
+                scope, lambda: self.forge.register(scope, runner, command.labels)
+            )
+        except NameTaken as error:
+            self._inbox.tell(e.RegistrationFailed(runner, error.fault(), error.registration))
+        except PortError as error:
+            self._failed(scope, e.RegistrationFailed(runner, error.fault()), error)
+        else:
+            self._credentials.keep(runner, registration)
+            self._inbox.tell(e.Registered(runner, registration.id))
+
+    async def look_up_name(self, command: c.LookUpName) -> None:
+        """Find a registration by name, after a POST under that name that is still out has ended."""
+        runner, scope = command.runner, command.scope
+        if (out := self._registering.get(runner)) is not None:
+            await asyncio.wait([out])
+        try:
+            found = await self._read(scope, lambda: self.forge.find(scope, runner))
+        except PortError as error:
+            self._failed(scope, e.NameLookedUp(runner, None, error.fault()), error)
+        else:
+            self._inbox.tell(e.NameLookedUp(runner, found.id if found else None))
+
+    async def look_up_runner(self, command: c.LookUpRunner) -> None:
+        """Get one registration; "not found" is told after what vouches for it."""
+        runner, scope, token = command.runner, command.scope, command.token
+        try:
+            seen = await self._read(scope, lambda: self.forge.runner(scope, command.registration))
+        except Gone:
+            await self._vouch(scope, runner)
+            self._inbox.tell(e.RunnerLookedUp(runner, token, missing=True))
+        except PortError as error:
+            self._failed(scope, e.RunnerLookedUp(runner, token, fault=error.fault()), error)
+        else:
+            self._inbox.tell(e.RunnerLookedUp(runner, token, busy=seen.busy, connected=seen.connected))
+
+    async def look_up_job(self, command: c.LookUpJob) -> None:
+        """Get one job; the adapter says `Gone` only where the repository itself answered."""
+        job, scope, token = command.job, command.scope, command.token
+        try:
+            report = await self._read(scope, lambda: self.forge.job(job))
+        except Gone:
+            self._answered(scope)
+            self._inbox.tell(e.JobLookedUp(job, token, missing=True))
+        except PortError as error:
+            self._failed(scope, e.JobLookedUp(job, token, fault=error.fault()), error)
+        else:
+            self._inbox.tell(e.JobLookedUp(job, token, report=report))
+
+    async def deregister(self, command: c.Deregister) -> None:
+        """Fence as the intent allows, once; whatever is not a clear answer is NO_ANSWER with its fault."""
+        intent, token = command.intent, command.token
+        scope, runner, registration = intent.scope, intent.runner, intent.registration
+        try:
+            answer = await self._write(
+                scope, lambda: self.forge.deregister(scope, registration, intent), (FenceAnswer.ACCEPTED,)
+            )
+        except PortError as error:
+            told = e.FenceAnswered(runner, registration, token, FenceAnswer.NO_ANSWER, error.fault())
+            self._failed(scope, told, error)
+            return
+        if answer is FenceAnswer.NOT_FOUND:
+            await self._vouch(scope, runner)
+        if answer is not FenceAnswer.REFUSED:
+            self._credentials.drop(runner)
+        self._inbox.tell(e.FenceAnswered(runner, registration, token, answer))
+
+    async def list_registrations(self, command: c.ListRegistrations) -> None:
+        """List the registrations whose names bear our store's id."""
+        scope = command.scope
+        try:
+            listed = await self._read(scope, lambda: self.forge.runners(scope), LISTING_LIMIT)
+        except PortError as error:
+            self._failed(scope, e.RegistrationsListed(scope, (), error.fault()), error)
+            return
+        found = tuple(
+            e.FoundRegistration(runner.name, runner.id, runner.busy, runner.online)
+            for runner in listed
+            if is_ours(runner.name, self._store)
+        )
+        self._inbox.tell(e.RegistrationsListed(scope, found))
+
+    async def list_jobs(self, command: c.ListJobs) -> None:
+        """Read the jobs of active runs; each report waits for room in the inbox."""
+        scope = command.scope
+        try:
+            reports = await self._read(scope, lambda: self.forge.active_jobs(scope), LISTING_LIMIT)
+        except PortError as error:
+            self._failed(scope, e.JobsListed(scope, 0, error.fault()), error)
+            return
+        for report in reports:
+            await self._inbox.put(e.JobReported(report, Told.LISTING))
+        await self._inbox.put(e.JobsListed(scope, len(reports)))
+
+    async def _write(
+        self, scope: Scope, call: Callable[[], Awaitable[T]], good: tuple[object, ...] | None = None
+    ) -> T:
+        try:
+            await self._bucket.take(BUDGET_WAIT)
+        except OutOfBudget as error:
+            raise _NotSent(str(error), after_ms=round(error.after * 1000)) from None
+        return await self._call(scope, call, CALL_LIMIT, good)
+
+    async def _read(self, scope: Scope, call: Callable[[], Awaitable[T]], limit: float = CALL_LIMIT) -> T:
+        return await self._call(scope, call, limit, None)
+
+    async def _call(
+        self, scope: Scope, call: Callable[[], Awaitable[T]], limit: float, good: tuple[object, ...] | None
+    ) -> T:
+        """Make one call within its deadline; an answer (one of `good`, if given) speaks for the scope."""
+        async with self._at_once:
+            try:
+                async with asyncio.timeout(limit):
+                    answer = await call()
+            except TimeoutError:
+                raise RetryLater(f"{self.forge.name} gave no answer within {limit:.0f} s") from None
+            except PortError:
+                raise
+            except Exception as error:
+                logger.exception("a call to the forge failed in an unforeseen way")
+                raise RetryLater(f"{type(error).__name__} in the adapter of {self.forge.name}") from error
+            finally:
+                self._measure()
+        if good is None or answer in good:
+            self._answered(scope)
+        return answer
+
+    async def _vouch(self, scope: Scope, runner: RunnerId) -> None:
+        """Before a "not found" is told: make sure that the scope itself answers, by one cheap GET at most."""
+        if not self._scopes.fresh(scope, self._clock.now()):
+            try:
+                await self._read(scope, lambda: self.forge.find(scope, runner))
+            except PortError as error:
+                self._note_fault(scope, error)
+                return
+        event = self._scopes.vouch(scope, self._clock.now())
+        if event is not None:
+            self._inbox.tell(event)
+
+    def _answered(self, scope: Scope) -> None:
+        event = self._scopes.answered(scope, self._clock.now())
+        if event is not None:
+            self._inbox.tell(event)
+
+    def _failed(self, scope: Scope, answer: e.Event, error: PortError) -> None:
+        """Tell the failing answer, and after it the limit where that was the cause."""
+        self._inbox.tell(answer)
+        self._note_fault(scope, error)
+
+    def _note_fault(self, scope: Scope, error: PortError) -> None:
+        if isinstance(error, _NotSent):
+            return
+        if isinstance(error, Limited):
+            event = self._scopes.limited(scope, self._clock.now(), error.after_ms)
+            self._bucket.slow_down((error.after_ms or 0) / 1000)
+            self._inbox.tell(event)
+        elif not isinstance(error, Refused | Gone):
+            self._scopes.faulted(scope)
+
+    def _measure(self) -> None:
+        for call in self.forge.take_calls():
+            status = str(call.status)
+            self._meter.count(
+                "forge_requests_total", forge=self.forge.name, endpoint=call.endpoint, status=status
+            )
+            self._meter.observe(
+                "forge_request_duration_seconds", call.seconds, forge=self.forge.name, endpoint=call.endpoint
+            )
+
+
+class _NotSent(PortError):
+    """Our own budget is used up: nothing was sent, and the forge did not say anything."""
+
+    remedy = Remedy.LIMITED

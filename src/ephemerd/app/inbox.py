@@ -1,0 +1,169 @@
+"""The one queue into the core: bounded, first in first out, without priorities.
+
+What comes from outside is refused when it is full (the web answers 503, so that the forge records a failure
+that can be fetched again). Listings wait for room. What our own ports tell is bounded by the commands and
+runners that cause it and is always taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ephemerd.core.events import Event
+from ephemerd.core.step import Step
+from ephemerd.ports.store import DeliveryId
+
+MOST_ITEMS = 4096
+MOST_BYTES = 64 * 1024 * 1024
+
+
+class Fate(Enum):
+    """What became of an item.
+
+    STORED       committed; commands may have left
+    DUPLICATE    its delivery id was committed before; nothing was done again
+    QUARANTINED  the core could not handle it; its raw body is kept
+    NOT_STORED   nothing of it is in the store
+    """
+
+    STORED = "stored"
+    DUPLICATE = "duplicate"
+    QUARANTINED = "quarantined"
+    NOT_STORED = "not_stored"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The acknowledgement: the fate and, where the event was handled, the committed step."""
+
+    fate: Fate
+    step: Step | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Item:
+    """One event on its way to the core. `arrived` is the loop's time in seconds; `body` the raw bytes for
+    quarantine; `reply` is resolved after the commit (None where nobody waits)."""
+
+    event: Event
+    arrived: float
+    delivery: DeliveryId | None = None
+    body: bytes = b""
+    reply: asyncio.Future[Receipt] | None = field(default=None, repr=False)
+
+    def answer(self, receipt: Receipt) -> None:
+        """Resolve the acknowledgement, unless nobody waits for it any more."""
+        if self.reply is not None and not self.reply.done():
+            self.reply.set_result(receipt)
+
+
+class Inbox:
+    """Many producers, one consumer. All methods belong to the event loop's thread."""
+
+    def __init__(self, most: int = MOST_ITEMS, most_bytes: int = MOST_BYTES) -> None:
+        self._items: deque[Item] = deque()
+        self._bytes = 0
+        self._most = most
+        self._most_bytes = most_bytes
+        self._filled = asyncio.Event()
+        self._room: deque[asyncio.Future[None]] = deque()
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def full(self) -> bool:
+        """Whether the next offer would be refused."""
+        return len(self._items) >= self._most or self._bytes >= self._most_bytes
+
+    def lag(self) -> float:
+        """Seconds that the oldest waiting item has waited; 0 when empty."""
+        if not self._items:
+            return 0.0
+        return max(0.0, asyncio.get_running_loop().time() - self._items[0].arrived)
+
+    def offer(
+        self, event: Event, *, delivery: DeliveryId | None = None, body: bytes = b""
+    ) -> asyncio.Future[Receipt] | None:
+        """Take an event from outside and return its acknowledgement, or None when full or closed."""
+        if self._closed or self.full:
+            return None
+        loop = asyncio.get_running_loop()
+        item = Item(event, loop.time(), delivery, body, loop.create_future())
+        self._append(item)
+        return item.reply
+
+    def tell(self, event: Event) -> None:
+        """Take what a port of ours tells; never refuses."""
+        self._append(Item(event, asyncio.get_running_loop().time()))
+
+    async def put(self, event: Event) -> None:
+        """Take one event of a listing, waiting for room."""
+        while self.full:
+            room = asyncio.get_running_loop().create_future()
+            self._room.append(room)
+            try:
+                await room
+            finally:
+                if room in self._room:
+                    self._room.remove(room)
+        self.tell(event)
+
+    def put_back(self, items: Iterable[Item]) -> None:
+        """Return items to the front in their order: they were taken and could not be committed."""
+        for item in reversed(list(items)):
+            self._items.appendleft(item)
+            self._bytes += len(item.body)
+        if self._items:
+            self._filled.set()
+
+    def take(self, most: int) -> list[Item]:
+        """Remove and return up to `most` waiting items, oldest first."""
+        taken: list[Item] = []
+        while self._items and len(taken) < most:
+            item = self._items.popleft()
+            self._bytes -= len(item.body)
+            taken.append(item)
+        if not self._items:
+            self._filled.clear()
+        self._make_room()
+        return taken
+
+    async def wait(self, seconds: float | None) -> None:
+        """Return when something waits, when nudged, or after so many seconds."""
+        if seconds is not None and seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._filled.wait()
+        except TimeoutError:
+            return
+        if not self._items:
+            self._filled.clear()
+
+    def nudge(self) -> None:
+        """Make `wait` return although nothing came."""
+        self._filled.set()
+
+    def close(self) -> None:
+        """Refuse everything from outside from now on; what our ports tell is still taken."""
+        self._closed = True
+
+    def _append(self, item: Item) -> None:
+        self._items.append(item)
+        self._bytes += len(item.body)
+        self._filled.set()
+
+    def _make_room(self) -> None:
+        free = self._most - len(self._items)
+        while self._room and free > 0 and not self.full:
+            room = self._room.popleft()
+            if not room.done():
+                room.set_result(None)
+                free -= 1

@@ -1,0 +1,103 @@
+"""Deliveries on their way in: verified, parsed, put into the inbox, and answered only after the commit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from enum import Enum
+
+from ephemerd.app.inbox import Fate, Inbox
+from ephemerd.core.events import JobReported
+from ephemerd.domain.job import Told
+from ephemerd.ports.store import DeliveryId
+from ephemerd.ports.system import Meter
+from ephemerd.ports.webhooks import BadSignature, Delivery, Malformed, Webhooks, WrongType
+
+STORE_WAIT = 8.0
+"""Seconds until a delivery that is not committed is answered 503: GitHub waits 10 s (github.md, 9.3)."""
+LARGE = 256 * 1024
+"""Bytes from which verifying and parsing leave the loop's thread."""
+EVENTS = ("workflow_job", "ping")
+"""Event names that metrics tell apart; a name is what the sender says and must not make a series."""
+
+
+class Taken(Enum):
+    """What became of a delivery, in the words of `webhooks_total{result}`."""
+
+    STORED = "stored"
+    DUPLICATE = "duplicate"
+    UNUSED = "unused"
+    QUARANTINED = "quarantined"
+    NOT_STORED = "not_stored"
+
+
+REFUSED = ("bad_signature", "malformed", "wrong_type", "too_large", "too_slow", "overloaded")
+"""The other values of `result`: requests that never became a delivery."""
+
+_BY_FATE = {
+    Fate.STORED: Taken.STORED,
+    Fate.DUPLICATE: Taken.DUPLICATE,
+    Fate.QUARANTINED: Taken.QUARANTINED,
+    Fate.NOT_STORED: Taken.NOT_STORED,
+}
+
+
+class Intake:
+    """Takes the deliveries of all configured forges, by the forge's name."""
+
+    def __init__(
+        self, webhooks: Mapping[str, Webhooks], inbox: Inbox, meter: Meter, *, wait: float = STORE_WAIT
+    ) -> None:
+        self._webhooks = dict(webhooks)
+        self._inbox = inbox
+        self._meter = meter
+        self._wait = wait
+
+    def knows(self, forge: str) -> bool:
+        """Whether deliveries of a forge with this name are taken."""
+        return forge in self._webhooks
+
+    async def take(self, forge: str, headers: Mapping[str, str], body: bytes) -> tuple[Taken, str]:
+        """Verify, parse, store; return what became of it and a word on why.
+
+        Raises `BadSignature`, `Malformed` or `WrongType`, having counted them.
+        """
+        try:
+            delivery = await self._read(self._webhooks[forge], headers, body)
+        except BadSignature:
+            self.refused(forge, "bad_signature")
+            raise
+        except Malformed:
+            self.refused(forge, "malformed")
+            raise
+        except WrongType:
+            self.refused(forge, "wrong_type")
+            raise
+        taken = Taken.UNUSED
+        if delivery.report is not None:
+            taken = await self._store(forge, delivery, body)
+        event = delivery.event if delivery.event in EVENTS else "other"
+        self._meter.count("webhooks_total", forge=forge, event=event, result=taken.value)
+        return taken, delivery.unused
+
+    def refused(self, forge: str, result: str) -> None:
+        """Count a request that never became a delivery; its event's name is not to be believed."""
+        self._meter.count("webhooks_total", forge=forge, event="unknown", result=result)
+
+    async def _read(self, webhooks: Webhooks, headers: Mapping[str, str], body: bytes) -> Delivery:
+        if len(body) < LARGE:
+            return webhooks.receive(headers, body)
+        return await asyncio.to_thread(webhooks.receive, headers, body)
+
+    async def _store(self, forge: str, delivery: Delivery, body: bytes) -> Taken:
+        assert delivery.report is not None
+        event = JobReported(delivery.report, Told.WEBHOOK)
+        reply = self._inbox.offer(event, delivery=DeliveryId(forge, delivery.id), body=body)
+        if reply is None:
+            return Taken.NOT_STORED
+        try:
+            async with asyncio.timeout(self._wait):
+                receipt = await reply
+        except TimeoutError:
+            return Taken.NOT_STORED
+        return _BY_FATE[receipt.fate]

@@ -1,0 +1,296 @@
+"""Read-only views over the core's state and the store, for API, metrics and command line.
+
+Everything is read as of the last commit. Lists are paged by a cursor: the `next` of one page is the `after`
+of the next.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+
+from ephemerd.app import render
+from ephemerd.app.daemon import HEARTBEAT, Daemon
+from ephemerd.app.operator import near
+from ephemerd.core import codec
+from ephemerd.core.health import assess
+from ephemerd.core.waiting import why_waiting
+from ephemerd.domain.ids import RunnerId, parse_job_key
+from ephemerd.domain.job import ENDED_STATUSES, Job, JobStatus
+from ephemerd.domain.pool import SECOND, Pool
+from ephemerd.domain.runner import HOLDS_SLOT, Runner, RunnerState
+from ephemerd.ports.views import (
+    DecisionView,
+    HealthView,
+    HostView,
+    JobView,
+    JournalView,
+    Page,
+    PoolView,
+    RateView,
+    RunnerView,
+    Snapshot,
+    StatusView,
+)
+
+MOST = 1000
+SILENT_AFTER = round(4 * HEARTBEAT * SECOND)
+"""ms without a turn of the loop after which it counts as stuck: a commit may well take seconds."""
+SEVERITY = ("ok", "degraded", "stuck")
+
+
+class Queries:
+    """Views of one daemon. Cheap unless said otherwise; nothing here changes anything."""
+
+    def __init__(self, daemon: Daemon, version: str) -> None:
+        self._daemon = daemon
+        self._version = version
+
+    def health(self) -> HealthView:
+        """What the core sees, and what the shell knows besides: the store, the loop, the quarantine."""
+        daemon, now = self._daemon, self._now()
+        found = assess(daemon.core.state, now)
+        status, reasons = found.status, list(found.reasons)
+        for severity, reason in self._own_reasons(now):
+            status = max(status, severity, key=SEVERITY.index)
+            reasons.append(reason)
+        return HealthView(status, tuple(reasons))
+
+    def _own_reasons(self, now: int) -> list[tuple[str, str]]:
+        pulse = self._daemon.pulse
+        reasons = []
+        if pulse.error:
+            reasons.append(
+                ("stuck", f"nothing can be stored ({pulse.error}); free space or mend the disk of the store")
+            )
+        silent = now - pulse.heartbeat
+        if silent > SILENT_AFTER:
+            reasons.append(
+                ("stuck", f"the main loop has not turned for {silent // SECOND} s; restart the daemon")
+            )
+        if pulse.quarantined:
+            many = "1 event" if pulse.quarantined == 1 else f"{pulse.quarantined} events"
+            reasons.append(
+                (
+                    "degraded",
+                    f"{many} could not be handled and are kept in quarantine; report the error in the log",
+                )
+            )
+        return reasons
+
+    def ready(self) -> bool:
+        """Whether deliveries are taken and stored."""
+        return self._daemon.ready
+
+    def status(self) -> StatusView:
+        daemon, now = self._daemon, self._now()
+        core, pulse, inbox = daemon.core, daemon.pulse, daemon.inbox
+        pools, hosts = self.pools(), self.hosts()
+        runners = _zeros(RunnerState)
+        for row in core.state.runners.values():
+            runners[row.state.value] += 1
+        held = sum(host.held for host in hosts)
+        holding = sum(row.state in HOLDS_SLOT for row in core.state.runners.values())
+        return StatusView(
+            version=self._version,
+            store=daemon.life.store,
+            epoch=pulse.epoch,
+            pid=os.getpid(),
+            now=now,
+            started=pulse.started,
+            uptime_s=render.seconds(now - pulse.started),
+            ready=daemon.ready,
+            stopping=daemon.stopping,
+            draining=core.draining(),
+            cordoned=tuple(pool.name for pool in pools if pool.cordoned),
+            health=self.health(),
+            jobs=self._job_counts(),
+            runners=runners,
+            slots=sum(host.slots for host in hosts),
+            slots_held=held,
+            slot_accounting_difference=held - holding,
+            inbox_depth=len(inbox),
+            inbox_lag_s=inbox.lag(),
+            quarantined=pulse.quarantined,
+            commands_running=daemon.executor.running,
+            reconciled=dict(pulse.reconciled),
+            heartbeat=pulse.heartbeat,
+            rates=self._rates(),
+        )
+
+    def snapshot(self) -> Snapshot:
+        """Everything that metrics show."""
+        counters = dict(self._daemon.core.state.counters)
+        return Snapshot(self.status(), self.pools(), self.hosts(), counters)
+
+    def hosts(self) -> tuple[HostView, ...]:
+        """Configured hosts, and those that are not any more while runners are left there."""
+        core = self._daemon.core
+        slots = {host.name: host.slots for host in core.state.setup.hosts}
+        for row in core.state.runners.values():
+            slots.setdefault(row.host, 0)
+        views = []
+        for name, count in slots.items():
+            held = core.state.slots_held(name)
+            abandoned = core.state.index.abandoned.get(name, 0)
+            host = core.state.hosts.get(name)
+            cordoned = host is not None and bool(host.cordoned)
+            views.append(HostView(name, count, held, max(0, count - held), abandoned, cordoned))
+        return tuple(views)
+
+    def pools(self) -> tuple[PoolView, ...]:
+        """Configured pools, in the order of the configuration."""
+        state = self._daemon.core.state
+        runners: dict[str, dict[str, int]] = {pool.name: _zeros(RunnerState) for pool in state.setup.pools}
+        held = dict.fromkeys(runners, 0)
+        for row in state.runners.values():
+            if row.pool in runners:
+                runners[row.pool][row.state.value] += 1
+                held[row.pool] += row.state in HOLDS_SLOT
+        queued = dict.fromkeys(runners, 0)
+        for group in state.index.groups.values():
+            for name in group.pools:
+                if name in queued:
+                    queued[name] += len(group.queued)
+        return tuple(
+            self._pool(pool, runners[pool.name], held[pool.name], queued[pool.name])
+            for pool in state.setup.pools
+        )
+
+    def _pool(self, pool: Pool, runners: dict[str, int], held: int, queued: int) -> PoolView:
+        return PoolView(
+            name=pool.name,
+            forge=pool.scope.forge,
+            scope=str(pool.scope),
+            labels=pool.labels,
+            host=pool.host,
+            runtime=pool.runtime,
+            max_concurrent=pool.max_concurrent,
+            min_idle=pool.min_idle,
+            orphan_grace_s=pool.orphan_grace / SECOND,
+            surplus_grace_s=pool.surplus_grace / SECOND,
+            job_timeout_s=None if pool.job_timeout is None else pool.job_timeout / SECOND,
+            probes=pool.probes,
+            cordoned=self._daemon.core.cordoned(pool.name),
+            held=held,
+            queued=queued,
+            runners=runners,
+        )
+
+    def runners(self, *, after: str = "", limit: int = 100, pool: str = "", state: str = "") -> Page:
+        """Runners, newest first; `after` is a runner's creation number."""
+        before = int(after) if after else None
+        rows = (
+            row
+            for row in self._daemon.core.state.runners.values()
+            if (before is None or row.order < before)
+            and (not pool or row.pool == pool)
+            and (not state or row.state.value == state)
+        )
+        limit = clamp(limit)
+        newest = heapq.nlargest(limit, rows, key=_order)
+        return Page(tuple(self._runner(row) for row in newest), _next(newest, limit))
+
+    def runner(self, name: str) -> RunnerView | None:
+        """One runner that the state still knows."""
+        row = self._daemon.core.state.runners.get(RunnerId(name))
+        return self._runner(row) if row is not None else None
+
+    def jobs(self, *, after: str = "", limit: int = 100, status: str = "") -> Page:
+        """Jobs, newest first; `status` may also be `active` (not ended). `after` is an arrival number.
+        Reads all that are kept, up to 200,000."""
+        before = int(after) if after else None
+        rows = (
+            row
+            for row in self._daemon.core.state.jobs.values()
+            if (before is None or row.order < before) and _has_status(row, status)
+        )
+        limit = clamp(limit)
+        newest = heapq.nlargest(limit, rows, key=_order)
+        return Page(tuple(self._job(row) for row in newest), _next(newest, limit))
+
+    def job(self, text: str) -> JobView | None:
+        """One job by its id `forge/owner/repo/number`."""
+        key = parse_job_key(text)
+        row = self._daemon.core.state.jobs.get(key) if key is not None else None
+        return self._job(row) if row is not None else None
+
+    async def decisions(
+        self, *, after: int = 0, limit: int = 100, runner: str = "", outcome: str = "", newest: bool = False
+    ) -> Page:
+        """Decisions in the order of their ids, newest first where asked."""
+        limit = clamp(limit)
+        plain = await self._daemon.ports.store.decisions(
+            after=after, limit=limit, runner=runner, outcome=outcome, newest=newest
+        )
+        views = tuple(render.decision(codec.decode_decision(one)) for one in plain)
+        return Page(views, str(views[-1].id) if len(views) == limit else None)
+
+    async def journal(self, *, subject: str = "", after: int = 0, limit: int = 100) -> Page:
+        """Journal records in their order, those that concern a runner or job where one is named."""
+        limit = clamp(limit)
+        entries = await self._daemon.ports.store.journal(subject=subject, after=after, limit=limit)
+        views: tuple[JournalView, ...] = tuple(render.journal(entry) for entry in entries)
+        return Page(views, str(views[-1].seq) if len(views) == limit else None)
+
+    async def decisions_of(self, runner: str) -> tuple[DecisionView, ...]:
+        """All decisions about one runner that the store keeps, up to `MOST`."""
+        page = await self.decisions(runner=runner, limit=MOST)
+        return page.items
+
+    async def near(self, text: str) -> tuple[str, ...]:
+        """Runners and jobs whose ids resemble the text, also those that are gone."""
+        state = self._daemon.core.state
+        found = [*await self._daemon.ports.store.subjects_like(text)] if text else []
+        live = [*state.runners, *(str(key) for key, row in state.jobs.items() if row.ended is None)]
+        return tuple(dict.fromkeys([*found, *near(text, live)]))[:10]
+
+    def _job_counts(self) -> dict[str, int]:
+        counts = _zeros(JobStatus)
+        counts.update(
+            (name, count) for name, count in self._daemon.core.state.index.by_status.items() if name in counts
+        )
+        return counts
+
+    def _rates(self) -> tuple[RateView, ...]:
+        return tuple(
+            RateView(name, told.resource, told.limit, told.remaining, told.reset * SECOND)
+            for name, forge in self._daemon.ports.forges.items()
+            for told in forge.budgets()
+        )
+
+    def _runner(self, row: Runner) -> RunnerView:
+        return render.runner(row, self._now(), self._daemon.core.state.setup.policy.soft_sign_life)
+
+    def _job(self, row: Job) -> JobView:
+        now = self._now()
+        why = ""
+        if row.status is JobStatus.QUEUED:
+            why = why_waiting(self._daemon.core.state, row, now)
+        return render.job(row, now, why)
+
+    def _now(self) -> int:
+        return self._daemon.ports.clock.now()
+
+
+def clamp(limit: int) -> int:
+    """Keep a page's size within 1 … 1000."""
+    return max(1, min(limit, MOST))
+
+
+def _zeros(names: type[RunnerState] | type[JobStatus]) -> dict[str, int]:
+    return {member.value: 0 for member in names}
+
+
+def _order(row: Runner | Job) -> int:
+    return row.order
+
+
+def _next(rows: list[Runner] | list[Job], limit: int) -> str | None:
+    return str(rows[-1].order) if len(rows) == limit else None
+
+
+def _has_status(row: Job, status: str) -> bool:
+    if status == "active":
+        return row.status not in ENDED_STATUSES
+    return not status or row.status.value == status

@@ -1,0 +1,62 @@
+"""The start of a process life: open the store, load the rows, go on with the clock, open a journal segment.
+
+What really runs is found by the commands that the core gives on `Booted` (list environments and
+registrations, read active jobs); their answers arrive like all others, merged with deliveries.
+"""
+
+from __future__ import annotations
+
+import secrets
+import string
+from dataclasses import dataclass
+from typing import Any
+
+from ephemerd.core import codec
+from ephemerd.core.events import Booted
+from ephemerd.core.machine import RULES, Core
+from ephemerd.domain.pool import Setup
+from ephemerd.ports.store import Loaded, Store
+from ephemerd.ports.system import Clock
+
+EPOCH_ALPHABET = string.ascii_lowercase + string.digits
+EPOCH_LENGTH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What a process life begins with. `same_boot` is false when the machine was rebooted since the last."""
+
+    store: str
+    core: Core
+    same_boot: bool
+    quarantined: int
+
+
+def draw_epoch() -> str:
+    """Return 4 random characters that no earlier life of this store is likely to have had."""
+    return "".join(secrets.choice(EPOCH_ALPHABET) for _ in range(EPOCH_LENGTH))
+
+
+def revive(loaded: Loaded) -> Core:
+    """Build the core from the rows of the store; it waits for its `Booted`."""
+    rows: dict[str, dict[str, Any]] = {
+        kind: {key: codec.decode_row(kind, row) for key, row in of_kind.items()}
+        for kind, of_kind in loaded.rows.items()
+    }
+    return Core(rows)
+
+
+async def recover(store: Store, clock: Clock) -> Life:
+    """Open the store and begin a life. Raises `StoreHeld`, `NewerStore` or what the store raises."""
+    await store.open()
+    loaded = await store.load()
+    same_boot = clock.start(loaded.clock)
+    core = revive(loaded)
+    await store.open_segment(RULES, core.checkpoint())
+    return Life(loaded.store, core, same_boot, await store.quarantined())
+
+
+def boot(life: Life, setup: Setup, *, again: bool = False) -> Booted:
+    """Return the first event of a life, under a fresh epoch. `again`: the memory was dropped and reloaded
+    within one process, so that the machine is surely still the same boot."""
+    return Booted(life.store, draw_epoch(), setup, life.same_boot or again)
