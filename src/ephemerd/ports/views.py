@@ -182,22 +182,28 @@ class JournalView:
 
 @dataclass(frozen=True, slots=True)
 class StoryLine:
-    """One line of a story: `kind` is the event's name or `Decision`, `text` a sentence for people."""
+    """One line of a story: `kind` is the event's name or `Decision`, `subject` what it is about (empty where
+    that is the daemon or a scope), `text` a sentence, `evidence` what it rests on. `seq` is the journal's
+    number of an event and the decision's number of a decision."""
 
     at: int
     seq: int
     kind: str
+    subject: str
     text: str
-    fields: dict[str, Any]
+    evidence: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class StoryView:
-    """Everything that is known of one runner or job, in order."""
+    """Everything that is known of one runner or job, in order. `kind` is `runner` or `job`; `runner` and
+    `job` are its present rows, None where the state has forgotten them."""
 
     subject: str
     kind: str
     lines: tuple[StoryLine, ...]
+    runner: RunnerView | None = None
+    job: JobView | None = None
 
 
 @dataclass(frozen=True, slots=True)
