@@ -1,0 +1,184 @@
+"""Start a parent and hand it its order, through a pipe and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ephemerd.adapters.runtimes.process import cgroup
+from ephemerd.adapters.runtimes.process.environment import Environment
+from ephemerd.adapters.runtimes.process.identity import Place, ProcessId, Reference
+from ephemerd.adapters.runtimes.process.options import (
+    DEFAULT_PATH,
+    Account,
+    ProcessOptions,
+    account_of,
+    environment_of,
+)
+from ephemerd.adapters.runtimes.process.processes import Machine
+from ephemerd.adapters.runtimes.process.removal import remove_tree
+from ephemerd.adapters.runtimes.process.roots import (
+    LISTENER,
+    Builder,
+    build,
+    check_application,
+    make_folder,
+    out_of_reach,
+)
+from ephemerd.adapters.runtimes.process.state import (
+    Tag,
+    read_parent,
+    read_started,
+    read_tag,
+    write_tag,
+)
+from ephemerd.ports.errors import Broken
+from ephemerd.ports.runtime import StartOrder
+
+PARENT = Path(__file__).with_name("parent.py")
+HANDOVER = 2.0  # how long a parent that another life of the daemon started may take to come so far
+UNDO = 5.0
+
+
+def reference_of(machine: Machine, place: Place, tag: Tag) -> Reference:
+    """Return the reference of an environment that bears our tag, as far as it came."""
+    started = read_started(machine, place)
+    if started is None:
+        return Reference(tag.runner, tag.pool, tag.store, machine.boot(), read_parent(machine, place), None)
+    return Reference(tag.runner, tag.pool, tag.store, started.boot, started.parent, started.listener)
+
+
+def already(machine: Machine, place: Place, order: StartOrder) -> Reference | None:
+    """Return the environment that an earlier call with this runner id started; None where none did.
+
+    A half made one, whose listener never ran and can no longer run, is removed. Blocks for a moment.
+    """
+    tag = read_tag(place)
+    if tag is None:
+        if place.folder.exists():
+            raise Broken(f"{place.folder} exists and bears no tag of ours: move it away")
+        return None
+    if tag.store != order.store:
+        raise Broken(f"{place.folder} belongs to another store ({tag.store}): use another work_dir")
+    deadline = time.monotonic() + HANDOVER
+    while read_started(machine, place) is None:
+        parent = read_parent(machine, place)
+        found = machine.find(parent.pid) if parent is not None else None
+        if found is None or found.id != parent or time.monotonic() > deadline:
+            undo(machine, place, tag)
+            return None
+        time.sleep(0.02)
+    return reference_of(machine, place, tag)
+
+
+def start(machine: Machine, place: Place, options: ProcessOptions, order: StartOrder) -> Reference:
+    """Make the folder and start the runner; raise `Broken`, and leave nothing behind, where that fails.
+
+    Blocks for as long as copying takes, `start_wait` at most.
+    """
+    deadline = time.monotonic() + options.start_wait
+    account = account_of(options)
+    check_application(options.application)
+    tag = Tag(order.store, order.runner, order.pool, time.time_ns() // 1_000_000)
+    made = False
+    try:
+        make_folder(place)
+        made = True
+        write_tag(place, tag)
+        externals = options.application / "externals"
+        share = externals.is_dir() and out_of_reach(externals.resolve(), account)
+        build(place, options.application, account, Builder(account, machine.reflink, deadline), share=share)
+        message = json.dumps(_order(machine, place, options, account, order)).encode()
+        answer = _hand_over(place, message, max(deadline - time.monotonic(), 1.0))
+        if "error" in answer:
+            raise Broken(f"the runner did not start: {answer['error']}{_hint(place, account)}")
+        return reference_of(machine, place, tag)
+    except BaseException as error:
+        if made:
+            undo(machine, place, tag)
+        if isinstance(error, OSError):
+            raise Broken(f"the runner's folder {place.folder} could not be made: {error}") from None
+        raise
+
+
+def _order(
+    machine: Machine, place: Place, options: ProcessOptions, account: Account, order: StartOrder
+) -> dict[str, Any]:
+    group = cgroup.make(order.runner)
+    return {
+        "argv": [str(place.root / LISTENER), "run"],
+        "env": environment_of(options, account, order.runner, place.perf, order.credential),
+        "cwd": str(place.root),
+        "log": str(place.log),
+        "cgroup": None if group is None else str(group),
+        "boot": machine.boot(),
+        "switch": account.switch,
+        "uid": account.uid,
+        "gid": account.gid,
+        "groups": list(account.groups),
+    }
+
+
+def _hint(place: Place, account: Account) -> str:
+    if not account.switch:
+        return ""
+    return f" (user {account.name} must be able to reach {place.root} and the application's libraries)"
+
+
+def _hand_over(place: Place, message: bytes, limit: float) -> dict[str, Any]:
+    """Start the parent, give it the order, return its answer. No message of a failure holds the order."""
+    if not sys.executable:
+        raise Broken("the interpreter's own path is unknown, so that no parent can be started")
+    parent = subprocess.Popen(
+        [sys.executable, "-I", "-S", str(PARENT), str(place.state)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env={"PATH": DEFAULT_PATH, "LANG": "C.UTF-8"},
+        start_new_session=True,
+    )
+    with parent:
+        try:
+            output, _ = parent.communicate(message, limit)
+        except subprocess.TimeoutExpired:
+            parent.kill()
+            raise Broken(f"the runner's parent did not answer within {limit:.0f} s") from None
+    try:
+        answer = json.loads(output)
+    except ValueError:
+        raise Broken("the runner's parent ended without an answer") from None
+    return answer if isinstance(answer, dict) else {"error": "its parent's answer is no object"}
+
+
+def undo(machine: Machine, place: Place, tag: Tag) -> None:
+    """End and remove what was half made. Blocks for `UNDO` seconds at most."""
+    started = read_started(machine, place)
+    group = started.cgroup if started is not None else None
+    environment = Environment(reference_of(machine, place, tag), place, group)
+    deadline = time.monotonic() + UNDO
+    while True:
+        look = environment.look(machine)
+        left: list[ProcessId] = list(look.all)
+        if look.parent and environment.reference.parent is not None:
+            left.append(environment.reference.parent)
+        if look.listener and environment.reference.listener is not None:
+            left.append(environment.reference.listener)
+        if not left or time.monotonic() > deadline:
+            break
+        for identity in left:
+            machine.signal(identity, 9)
+        time.sleep(0.02)
+    remove_tree(place.folder, last=place.state.name)
+    if group is not None:
+        cgroup.remove(group)
+    elif (made := cgroup.existing(tag.runner)) is not None:
+        cgroup.remove(made)
+    with contextlib.suppress(OSError):
+        if not place.log.stat().st_size:
+            place.log.unlink()

@@ -1,0 +1,206 @@
+"""The small parent of one runner: a script of its own that imports nothing of ephemerd.
+
+Started as `python -I -S parent.py STATE_FOLDER`. It leaves the daemon (own session, adopted by init), reads
+the order as JSON from its input to the end, starts the listener as the jobs' user in a process group of
+its own, answers one JSON line, and stays until the last of its descendants is gone. In the state folder
+it writes
+
+    parent   its own identity, before anything else
+    pid      the listener's identity, its own, cgroup and boot; before the listener may run
+    exit     the listener's exit code, 128+n for a signal
+
+each whole or not at all. The credential is in the order, thus in no argument list, and from here only in
+the listener's environment. Orphans of the job become its children where the system can do that, so that
+they are found by descent even after they left session, group and environment variables behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ORDER_LIMIT = 4 * 1024 * 1024
+SLOW_START = 60_000_000  # µs that starting this interpreter may take
+SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+
+
+def start_ticks(pid: int) -> int | None:
+    """Return a process's start time in clock ticks, None where there is no /proc."""
+    try:
+        with Path(f"/proc/{pid}/stat").open("rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def record(pid: int, after: int, before: int) -> dict[str, Any]:
+    """Return what tells a process from a later one with its pid.
+
+    Without /proc the start time is not to be had from here; whoever looks it up later takes it for ours
+    only if it lies between `after` and `before` (µs since 1970).
+    """
+    return {"pid": pid, "start": start_ticks(pid), "after": after, "before": before}
+
+
+def micros() -> int:
+    return time.time_ns() // 1000
+
+
+def write(folder: str, name: str, content: dict[str, Any]) -> None:
+    """Write a state file so that a reader finds it whole or not at all, also after a power cut."""
+    temporary = f"{folder}/.{name}.new"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    Path(temporary).replace(f"{folder}/{name}")
+
+
+def own_orphans() -> None:
+    """Become the parent of descendants whose own parent dies; silently not, where that does not exist."""
+    if not sys.platform.startswith("linux"):
+        return
+    try:
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(SUBREAPER, 1, 0, 0, 0)
+    except (ImportError, OSError, AttributeError):
+        pass
+
+
+def join(cgroup: str | None) -> str | None:
+    """Move into the cgroup, so that everything started from here is in it; None where that fails."""
+    if cgroup is None:
+        return None
+    try:
+        Path(f"{cgroup}/cgroup.procs").write_text("0")
+    except OSError:
+        return None
+    return cgroup
+
+
+def become(order: dict[str, Any], go: int, log: int, failed: int) -> None:
+    """In the child: wait for leave, drop everything of the parent, and be the listener."""
+    step = "start"
+    try:
+        os.setpgid(0, 0)
+        if os.read(go, 1) != b"g":
+            os._exit(127)
+        for number in signal.valid_signals():
+            if number not in (signal.SIGKILL, signal.SIGSTOP):
+                signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        os.umask(0o022)
+        null = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((null, 0), (log, 1), (log, 2)):
+            os.dup2(source, target)
+        os.closerange(3, failed)
+        os.closerange(failed + 1, 65536)
+        step = "change to the jobs' user"
+        if order["switch"]:
+            os.setgroups(order["groups"])
+            os.setgid(order["gid"])
+            os.setuid(order["uid"])
+        step = f"enter {order['cwd']}"
+        os.chdir(order["cwd"])
+        step = f"execute {order['argv'][0]}"
+        os.execve(order["argv"][0], order["argv"], order["env"])
+    except BaseException as error:
+        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else repr(error)
+        os.write(failed, f"cannot {step}: {reason}".encode())
+    os._exit(127)
+
+
+def launch(state: str, order: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Fork the listener, write the pid file, let it run; return its pid and what to answer."""
+    cgroup = join(order["cgroup"])
+    log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o640)
+    go_read, go_write = os.pipe()
+    failed_read, failed_write = os.pipe()
+    after = micros()
+    child = os.fork()
+    if child == 0:
+        os.close(go_write)
+        become(order, go_read, log, failed_write)
+    order["env"] = None
+    for descriptor in (go_read, failed_write, log):
+        os.close(descriptor)
+    started = {
+        "listener": record(child, after, micros()),
+        "parent": order["parent"],
+        "cgroup": cgroup,
+        "boot": order["boot"],
+    }
+    write(state, "pid", started)
+    os.write(go_write, b"g")
+    os.close(go_write)
+    with os.fdopen(failed_read, "rb") as file:
+        error = file.read(4096).decode(errors="replace")
+    return child, {"error": error} if error else started
+
+
+def reap(state: str, listener: int) -> None:
+    """Wait for every descendant; write the exit file when the listener is the one that went."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+        if pid == listener:
+            code = os.waitstatus_to_exitcode(status)
+            # Without the folder, or on a full disk, the exit is proven by identity, without a code.
+            with contextlib.suppress(OSError):
+                write(state, "exit", {"code": code if code >= 0 else 128 - code})
+
+
+def answer(descriptor: int, content: dict[str, Any]) -> None:
+    """Tell the daemon, which may be gone by now."""
+    try:
+        os.write(descriptor, json.dumps(content).encode() + b"\n")
+        os.close(descriptor)
+    except OSError:
+        pass
+
+
+def main() -> int:
+    """Leave the daemon, start the listener, wait."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    state = sys.argv[1]
+    reply = os.dup(1)
+    child = 0
+    try:
+        own = record(os.getpid(), micros() - SLOW_START, micros())
+        write(state, "parent", own)
+        with os.fdopen(0, "rb", closefd=False) as file:
+            order = json.loads(file.read(ORDER_LIMIT))
+        order["parent"] = own
+        null = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(null, descriptor)
+        os.chdir("/")
+        own_orphans()
+        child, content = launch(state, order)
+        del order
+    except ValueError:
+        content = {"error": "the order did not arrive whole"}
+    except OSError as error:
+        content = {"error": f"the runner's parent failed: {error}"}
+    answer(reply, content)
+    if child:
+        reap(state, child)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""What a machine says of its processes, in one form for every system."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from ephemerd.adapters.runtimes.process.identity import ProcessId
+
+# Until a handle without a kernel object looks again: often at first, then rarely.
+FIRST_LOOK, LAST_LOOK = 0.02, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process as a listing shows it.
+
+    exited   it executes nothing any more (a zombie that waits to be reaped)
+    """
+
+    pid: int
+    parent: int
+    group: int
+    session: int
+    start: int
+    comm: str
+    exited: bool
+
+    @property
+    def id(self) -> ProcessId:
+        return ProcessId(self.pid, self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a process runs. Either part is empty where it does not say."""
+
+    argv: tuple[str, ...]
+    exe: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All processes by pid; not `complete` where some could not be read although they are there."""
+
+    processes: Mapping[int, Process]
+    complete: bool
+
+
+class Unreadable(Exception):
+    """A process is there, but the system does not tell what was asked."""
+
+
+class Vanished(Exception):
+    """The process went while it was being looked at."""
+
+
+class Handle(Protocol):
+    """A hold on one process, which a later one with the same pid never satisfies."""
+
+    async def wait(self, limit: float) -> bool:
+        """Wait until the process has exited, at most `limit` seconds; return whether it has."""
+        ...
+
+    def close(self) -> None:
+        """Let go."""
+        ...
+
+
+class Machine(Protocol):
+    """One operating system's process table. Every call is quick and none waits for a process."""
+
+    def boot(self) -> str:
+        """Return what names this boot, the same until the machine is started anew."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """List all processes; raise `OSError` where that is impossible."""
+        ...
+
+    def find(self, pid: int) -> Process | None:
+        """Return one process, None where there is none."""
+        ...
+
+    def program(self, process: Process) -> Program:
+        """Return what a process runs; raise `Unreadable` or `Vanished`."""
+        ...
+
+    def marker(self, process: Process) -> str | None:
+        """Return the runner that its environment names; None where it names none or cannot be read."""
+        ...
+
+    def signal(self, target: ProcessId, number: int) -> bool:
+        """Signal exactly this process; return false where it is no more (or only a zombie)."""
+        ...
+
+    def handle(self, target: ProcessId) -> Handle | None:
+        """Take hold of a process; None where it is no more (or only a zombie)."""
+        ...
+
+    def reflink(self, source: int, target: int) -> bool:
+        """Let an empty file share the blocks of another (open descriptors); false where that cannot be."""
+        ...
+
+
+class PollingHandle:
+    """A handle for systems that have no object for it: looks at pid and start time again and again."""
+
+    def __init__(self, machine: Machine, target: ProcessId) -> None:
+        self._machine = machine
+        self._target = target
+        self._interval = FIRST_LOOK
+
+    def _gone(self) -> bool:
+        found = self._machine.find(self._target.pid)
+        return found is None or found.id != self._target or found.exited
+
+    async def wait(self, limit: float) -> bool:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + limit
+        while not self._gone():
+            left = end - loop.time()
+            if left <= 0:
+                return False
+            await asyncio.sleep(min(self._interval, left))
+            self._interval = min(self._interval * 1.5, LAST_LOOK)
+        return True
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def same(machine: Machine, target: ProcessId) -> Process | None:
+    """Return the process if it is still the one that was meant and still executes, else None."""
+    found = machine.find(target.pid)
+    return found if found is not None and found.id == target and not found.exited else None
+
+
+def this_machine() -> Machine:
+    """Return the process table of the system that this runs on."""
+    if sys.platform == "darwin":
+        from ephemerd.adapters.runtimes.process.darwin import Darwin
+
+        return Darwin()
+    from ephemerd.adapters.runtimes.process.linux import Linux
+
+    return Linux()

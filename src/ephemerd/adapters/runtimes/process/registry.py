@@ -1,0 +1,158 @@
+"""Where environments are found: by runner in memory, by reference or tag on disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from ephemerd.adapters.runtimes.process.environment import Environment
+from ephemerd.adapters.runtimes.process.identity import Place, Reference, parse_reference, place_of
+from ephemerd.adapters.runtimes.process.launch import reference_of
+from ephemerd.adapters.runtimes.process.options import ProcessOptions
+from ephemerd.adapters.runtimes.process.processes import Machine, same
+from ephemerd.adapters.runtimes.process.state import read_exit, read_started, read_tag
+from ephemerd.adapters.runtimes.process.tree import Look
+from ephemerd.core.events import FoundEnvironment
+from ephemerd.domain.ids import RunnerId
+from ephemerd.domain.verdict import Listing
+from ephemerd.ports.errors import Broken, Refused, RetryLater
+
+TRASH = ".removing-"
+# A daemon that died in the middle of a start left a parent that has yet to write its first file.
+NEWBORN = 5.0
+
+
+class Registry:
+    """Knows every pool's folders. Reads; starts, ends and removes nothing."""
+
+    def __init__(self, options: Mapping[str, ProcessOptions], machine: Machine) -> None:
+        self._options = dict(options)
+        self._machine = machine
+        self._known: dict[str, Environment] = {}
+
+    def options(self, pool: str) -> ProcessOptions:
+        """Return a pool's settings; raise `Broken` for a pool without any."""
+        try:
+            return self._options[pool]
+        except KeyError:
+            raise Broken(f"no pool {pool!r} with the process runtime is configured") from None
+
+    def options_of(self, environment: Environment) -> ProcessOptions:
+        """Return the settings of an environment's pool; any pool's where it is configured no more."""
+        found = self._options.get(environment.reference.pool)
+        return found if found is not None else next(iter(self._options.values()))
+
+    def place(self, runner: str, pool: str) -> Place:
+        """Return where a pool's runner is or would be; raise `Refused` for a name that is none."""
+        options = self.options(pool)
+        try:
+            return place_of(runner, options.work_dir, options.logs_dir)
+        except ValueError as error:
+            raise Refused(str(error)) from None
+
+    def add(self, reference: Reference, place: Place) -> Environment:
+        """Hold an environment; what is held already keeps its latches."""
+        known = self._known.get(reference.runner)
+        if known is not None and known.reference == reference:
+            return known
+        started = read_started(self._machine, place)
+        environment = Environment(reference, place, started.cgroup if started is not None else None)
+        self._known[reference.runner] = environment
+        return environment
+
+    def forget(self, environment: Environment) -> None:
+        if self._known.get(environment.reference.runner) is environment:
+            del self._known[environment.reference.runner]
+
+    def resolve(self, text: str) -> Environment:
+        """Return the environment that a reference means, whether or not anything of it is left."""
+        reference = parse_reference(text)
+        if reference is None:
+            raise Refused(f"{text[:80]!r} is no environment of the process runtime")
+        known = self._known.get(reference.runner)
+        if known is not None and known.reference == reference:
+            return known
+        if not self._options:
+            raise Broken("no pool with the process runtime is configured")
+        first = self._options.get(reference.pool)
+        candidates = [*([first] if first is not None else []), *self._options.values()]
+        places = [place_of(reference.runner, each.work_dir, each.logs_dir) for each in candidates]
+        for place in places:
+            tag = read_tag(place)
+            if tag is not None and tag.store == reference.store:
+                return self.add(reference, place)
+        return self.add(reference, places[0])
+
+    def living(self) -> frozenset[str]:
+        return frozenset(self._known)
+
+    def tagged(self, store: str) -> list[tuple[Place, FoundEnvironment]]:
+        """List everything that bears a store's tag; raise `RetryLater` where it cannot be listed whole.
+
+        Blocks for some milliseconds an environment.
+        """
+        found = []
+        for work_dir, logs_dir in dict.fromkeys((o.work_dir, o.logs_dir) for o in self._options.values()):
+            for name in _names(work_dir):
+                try:
+                    place = place_of(name, work_dir, logs_dir)
+                except ValueError:
+                    continue
+                tag = read_tag(place)
+                if tag is not None and tag.store == store:
+                    found.append((place, self._describe(place)))
+        return found
+
+    def _describe(self, place: Place) -> FoundEnvironment:
+        tag = read_tag(place)
+        if tag is None:
+            raise RetryLater(f"{place.folder} changed while it was read")
+        reference = reference_of(self._machine, place, tag)
+        look = self.add(reference, place).look(self._machine)
+        if look.listing is Listing.FAILED:
+            raise RetryLater(f"the process list cannot be read: {look.detail}")
+        return FoundEnvironment(
+            runner=RunnerId(tag.runner),
+            environment=str(reference),
+            pool=tag.pool,
+            ended=self._ended(place, reference, look),
+            code=read_exit(place),
+            leftovers=0 if look.listener else len(look.others),
+        )
+
+    def _ended(self, place: Place, reference: Reference, look: Look) -> bool:
+        if look.listener or look.workers or look.forks:
+            return False
+        if reference.listener is not None:
+            return True
+        if reference.parent is not None:
+            return same(self._machine, reference.parent) is None
+        try:
+            return abs(time.time() - (place.state / "runner.json").stat().st_mtime) > NEWBORN
+        except OSError:
+            return True
+
+    def trash(self, store: str) -> list[Path]:
+        """Return folders of a store whose removal was begun and not finished."""
+        found = []
+        for work_dir in dict.fromkeys(options.work_dir for options in self._options.values()):
+            for name in _names(work_dir):
+                runner = name.removeprefix(TRASH).rpartition("-")[0]
+                if name.startswith(TRASH) and _was_ours(work_dir / name, runner, store):
+                    found.append(work_dir / name)
+        return found
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(path.name for path in folder.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RetryLater(f"{folder} cannot be listed: {error.strerror}") from None
+
+
+def _was_ours(folder: Path, runner: str, store: str) -> bool:
+    tag = read_tag(Place(folder, folder), runner)
+    return tag is not None and tag.store == store

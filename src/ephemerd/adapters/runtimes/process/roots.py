@@ -1,0 +1,143 @@
+"""A runner's folder: made from the application, and removed whatever a job left in it.
+
+The application is a template. Its files are shared (hard links, a link to `externals`) only with a user
+who can neither own nor write them; everybody else gets blocks shared copy-on-write, or a copy.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ephemerd.adapters.runtimes.process.identity import Place
+from ephemerd.adapters.runtimes.process.options import Account
+from ephemerd.ports.errors import Broken
+
+LISTENER = Path("bin/Runner.Listener")
+WORKER = Path("bin/Runner.Worker")
+
+
+def check_application(application: Path) -> None:
+    """Raise `Broken` with what to do where a folder is not an unpacked runner application."""
+    for name in (LISTENER, WORKER):
+        path = application / name
+        if not path.is_file():
+            raise Broken(
+                f"there is no {name} in {application}: unpack the runner application there, "
+                "or set runner.application"
+            )
+        if not path.stat().st_mode & 0o111:
+            raise Broken(f"{path} is not executable: unpack the runner application anew")
+
+
+def writable_by(status: os.stat_result, account: Account) -> bool:
+    """Say whether an account owns a file (and so may make it writable) or can write it now."""
+    if account.uid in (0, status.st_uid):
+        return True
+    if status.st_gid in (account.gid, *account.groups):
+        return bool(status.st_mode & stat.S_IWGRP)
+    return bool(status.st_mode & stat.S_IWOTH)
+
+
+def out_of_reach(tree: Path, account: Account) -> bool:
+    """Say whether an account can neither own nor write anything in a tree."""
+    if writable_by(tree.lstat(), account):
+        return False
+    for folder, folders, files in os.walk(tree):
+        for name in (*folders, *files):
+            status = (Path(folder) / name).lstat()
+            if not stat.S_ISLNK(status.st_mode) and writable_by(status, account):
+                return False
+    return True
+
+
+class Builder:
+    """Copies one tree for one account, within a deadline (`time.monotonic()` seconds)."""
+
+    def __init__(self, account: Account, reflink: Callable[[int, int], bool], deadline: float) -> None:
+        self._account = account
+        self._reflink: Callable[[int, int], bool] | None = reflink
+        self._links = True
+        self._deadline = deadline
+
+    def tree(self, source: Path, target: Path) -> None:
+        """Copy a folder, links as links. Everything new is given to the account at the end."""
+        target.mkdir(mode=0o755)
+        with os.scandir(source) as entries:
+            for entry in entries:
+                if time.monotonic() > self._deadline:
+                    raise Broken(f"copying {source} took too long: is the disk overloaded or full?")
+                copy = target / entry.name
+                if entry.is_symlink():
+                    copy.symlink_to(Path(entry.path).readlink())
+                    self._give(copy)
+                elif entry.is_dir():
+                    self.tree(Path(entry.path), copy)
+                elif entry.is_file():
+                    self._file(entry, copy)
+        self._give(target)
+
+    def _file(self, entry: os.DirEntry[str], copy: Path) -> None:
+        status = entry.stat(follow_symlinks=False)
+        if self._links and not writable_by(status, self._account):
+            try:
+                os.link(entry.path, copy)
+            except OSError as error:
+                if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP):
+                    raise
+                self._links = False
+            else:
+                return  # shared: never given away, since that would give the template's file away
+        if not self._clone(entry.path, copy):
+            shutil.copyfile(entry.path, copy)
+        copy.chmod(stat.S_IMODE(status.st_mode) & 0o777)
+        self._give(copy)
+
+    def _clone(self, source: str, copy: Path) -> bool:
+        if self._reflink is None:
+            return False
+        reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            writing = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                if self._reflink(reading, writing):
+                    return True
+            finally:
+                os.close(writing)
+        finally:
+            os.close(reading)
+        self._reflink = None  # one filesystem, one answer
+        return False
+
+    def _give(self, path: Path) -> None:
+        if self._account.switch:
+            os.chown(path, self._account.uid, self._account.gid, follow_symlinks=False)
+
+
+def make_folder(place: Place) -> None:
+    """Make the daemon's own part: a folder that others may only pass through, and the state in it."""
+    for folder in (place.folder.parent, place.log.parent):
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    place.folder.mkdir(mode=0o711)
+    place.folder.chmod(0o711)
+    place.state.mkdir(mode=0o700)
+
+
+def build(place: Place, application: Path, account: Account, builder: Builder, *, share: bool) -> None:
+    """Make the application's root below the folder; `share`: `externals` may be a link to the template."""
+    place.root.mkdir(mode=0o700)
+    builder.tree(application / "bin", place.root / "bin")
+    externals = application / "externals"
+    if externals.is_dir() and share:
+        (place.root / "externals").symlink_to(externals.resolve())
+    elif externals.is_dir():
+        builder.tree(externals.resolve(), place.root / "externals")
+    for folder in (place.perf, place.root):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if account.switch:
+            os.chown(folder, account.uid, account.gid)

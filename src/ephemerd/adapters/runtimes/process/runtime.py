@@ -1,0 +1,291 @@
+"""`ports.runtime.Runtime` for plain processes of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from ephemerd.adapters.runtimes.process import cgroup, ending, keep, launch
+from ephemerd.adapters.runtimes.process.environment import Environment, report
+from ephemerd.adapters.runtimes.process.follow import Follower
+from ephemerd.adapters.runtimes.process.identity import Reference
+from ephemerd.adapters.runtimes.process.options import ProcessOptions
+from ephemerd.adapters.runtimes.process.processes import Machine, this_machine
+from ephemerd.adapters.runtimes.process.registry import TRASH, Registry
+from ephemerd.adapters.runtimes.process.removal import remove_tree
+from ephemerd.adapters.runtimes.process.tree import Look
+from ephemerd.core.events import FoundEnvironment
+from ephemerd.domain.ids import RunnerId
+from ephemerd.domain.permit import Permit, Warrant
+from ephemerd.domain.verdict import ProbeReport, Sign
+from ephemerd.ports.errors import Broken, PortError, Refused, RetryLater
+from ephemerd.ports.runtime import RuntimeSink, StartOrder
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+QUICK_THREADS, SLOW_THREADS = 4, 3
+EXIT_TOLD = 10.0  # how long a destroy waits for the exit to be told before the exit file goes
+REMOVAL = 10.0  # how long a destroy waits for a big folder; the rest goes on behind
+
+
+class ProcessRuntime:
+    """Runners as processes. Belongs to one event loop.
+
+    options   by pool
+    now       the shell clock, ms; also called in threads
+    epoch     the process life that permits must name
+    """
+
+    kind = "process"
+    probes = True
+
+    def __init__(
+        self,
+        options: Mapping[str, ProcessOptions],
+        *,
+        now: Callable[[], int],
+        epoch: Callable[[], str],
+        machine: Machine | None = None,
+    ) -> None:
+        self._machine = machine if machine is not None else this_machine()
+        self._registry = Registry(options, self._machine)
+        self._now = now
+        self._epoch = epoch
+        self._sink: RuntimeSink | None = None
+        self._followers: dict[str, asyncio.Task[None]] = {}
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._starting: set[str] = set()
+        self._trash: set[Path] = set()
+        self._quick = ThreadPoolExecutor(QUICK_THREADS, "ephemerd-look")
+        self._slow = ThreadPoolExecutor(SLOW_THREADS, "ephemerd-files")
+
+    def attach(self, sink: RuntimeSink) -> None:
+        self._sink = sink
+
+    async def start(self, order: StartOrder) -> str:
+        options = self._registry.options(order.pool)
+        place = self._registry.place(order.runner, order.pool)
+
+        def begin() -> Reference:
+            found = launch.already(self._machine, place, order)
+            return found if found is not None else launch.start(self._machine, place, options, order)
+
+        async with self._locked(order.runner):
+            self._starting.add(order.runner)
+            try:
+                reference = await self._in(self._slow, begin)
+            finally:
+                self._starting.discard(order.runner)
+            environment = self._registry.add(reference, place)
+            if order.runner not in self._followers:
+                self._follow(environment)
+        return str(reference)
+
+    async def watch(self, runner: RunnerId, pool: str, environment: str) -> None:
+        found = self._resolve(runner, environment)
+        old = self._followers.pop(runner, None)
+        if old is not None:
+            old.cancel()
+        self._tell(found, tuple(found.evidence.history))
+        self._follow(found)
+
+    async def probe(self, runner: RunnerId, environment: str) -> ProbeReport:
+        found = self._resolve(runner, environment)
+        limit = self._registry.options_of(found).probe_timeout
+        asked = self._ask(found)
+        done, _ = await asyncio.wait((asked,), timeout=limit)
+        if not done:
+            raise RetryLater(f"the look at the processes did not end within {limit:g} s")
+        return report(found, asked.result())
+
+    async def destroy(self, environment: str, permit: Permit) -> None:
+        found = self._registry.resolve(environment)
+        async with self._locked(found.reference.runner):
+            self._check(found, environment, permit)
+            if permit.polite:
+                ending.ask_to_stop(found, self._machine)
+                return
+            options = self._registry.options_of(found)
+            await self._may_end(found, permit)
+            if ending.ask_to_stop(found, self._machine) and found.reference.listener is not None:
+                await ending.gone(self._machine, [found.reference.listener], options.stop_wait)
+            left = await ending.kill(found, self._machine, lambda: self._ask(found), options.kill_wait)
+            if left:
+                pids = ", ".join(str(identity.pid) for identity in left[:8])
+                raise Broken(f"would not die within {options.kill_wait:g} s of being killed: pid {pids}")
+            await self._exit_told(found)
+            await self._clear(found, options)
+
+    async def list(self, store: str) -> list[FoundEnvironment]:
+        found = await self._in(self._slow, lambda: self._registry.tagged(store))
+        for path in await self._in(self._slow, lambda: self._registry.trash(store)):
+            _ = self._remove(path)
+        return [entry for _, entry in found if entry.runner not in self._starting]
+
+    async def close(self) -> None:
+        followers = list(self._followers.values())
+        self._followers.clear()
+        for follower in followers:
+            follower.cancel()
+        await asyncio.gather(*followers, return_exceptions=True)
+        self._sink = None
+        for pool in (self._quick, self._slow):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    # Below: how.
+
+    def _resolve(self, runner: RunnerId, environment: str) -> Environment:
+        found = self._registry.resolve(environment)
+        if found.reference.runner != runner:
+            raise Refused(f"the environment belongs to {found.reference.runner}, not to {runner}")
+        return found
+
+    def _check(self, found: Environment, environment: str, permit: Permit) -> None:
+        if permit.environment != environment or permit.runner != found.reference.runner:
+            raise Refused("the permit names another environment")
+        if permit.epoch != self._epoch():
+            raise Refused("the permit belongs to another process life")
+        if self._now() > permit.expires:
+            raise Refused("the permit has expired")
+
+    async def _may_end(self, found: Environment, permit: Permit) -> None:
+        """A permit that says "ended" holds only for what has ended."""
+        if permit.warrant is not Warrant.ENDED:
+            return
+        look = await self._ask(found)
+        if look.listener or look.workers:
+            raise Refused("the permit says that listener and worker are gone, and they are not")
+
+    def _follow(self, environment: Environment) -> None:
+        runner = environment.reference.runner
+
+        def exited(code: int | None, leftovers: int) -> None:
+            if self._sink is not None:
+                self._sink.exited(RunnerId(runner), code, leftovers)
+
+        follower = Follower(
+            environment,
+            self._machine,
+            ask=lambda: self._ask(environment),
+            read=lambda: self._read(environment),
+            exited=exited,
+            all_signs=self._registry.options_of(environment).follow == "all",
+        )
+        self._followers[runner] = asyncio.create_task(follower.run(), name=f"follow {runner}")
+
+    def _tell(self, environment: Environment, signs: Sequence[tuple[Sign, str]]) -> None:
+        everything = self._registry.options_of(environment).follow == "all"
+        for sign, detail in signs:
+            if self._sink is not None and (everything or sign is Sign.LISTENING):
+                self._sink.sign(RunnerId(environment.reference.runner), sign, detail)
+
+    def _ask(self, environment: Environment) -> asyncio.Future[Look]:
+        """Look at the processes, then at the files; signs are told even when nobody waits any more."""
+        told: deque[tuple[Sign, str]] = deque()
+
+        def examine() -> Look:
+            look = environment.look(self._machine)
+            for identity in look.workers:
+                told.extend(environment.evidence.saw_worker(identity))
+            told.extend(environment.evidence.refresh(self._now()))
+            return look
+
+        future = self._in(self._quick, examine)
+
+        def answered(done: asyncio.Future[Look]) -> None:
+            # Taken here as well: a failure that nobody waits for is no warning of the loop.
+            if not done.cancelled():
+                done.exception()
+            self._tell(environment, tuple(told))
+
+        future.add_done_callback(answered)
+        return future
+
+    async def _read(self, environment: Environment) -> None:
+        self._tell(
+            environment, await self._in(self._quick, lambda: environment.evidence.refresh(self._now()))
+        )
+
+    async def _exit_told(self, environment: Environment) -> None:
+        follower = self._followers.get(environment.reference.runner)
+        if follower is not None:
+            await asyncio.wait((follower,), timeout=EXIT_TOLD)
+
+    async def _clear(self, environment: Environment, options: ProcessOptions) -> None:
+        """Keep the diagnostics, remove the folder, let go of everything."""
+        runner, place = environment.reference.runner, environment.place
+        follower = self._followers.pop(runner, None)
+        if follower is not None:
+            follower.cancel()
+        self._registry.forget(environment)
+        living = self._registry.living()
+
+        def put_aside() -> Path | None:
+            cgroup.remove(environment.group)
+            if not place.folder.exists():
+                return None
+            with contextlib.suppress(OSError):
+                keep.keep_diagnostics(place)
+            keep.prune(place.log.parent, options.logs_keep, living)
+            # Renamed first: from here on the folder is no environment, however long its removal takes.
+            for number in range(1000):
+                target = place.folder.with_name(f"{TRASH}{runner}-{number}")
+                if not target.exists():
+                    with contextlib.suppress(OSError):
+                        return place.folder.rename(target)
+            return place.folder
+
+        aside = await self._in(self._slow, put_aside)
+        if aside is not None:
+            await asyncio.wait((self._remove(aside),), timeout=REMOVAL)
+
+    def _remove(self, folder: Path) -> asyncio.Future[None]:
+        def remove() -> None:
+            if folder in self._trash:
+                return
+            self._trash.add(folder)
+            try:
+                stayed = remove_tree(folder, last=".ephemerd")
+                if stayed:
+                    log.warning(
+                        "a runner's folder could not be removed", folder=str(folder), stayed=stayed[:5]
+                    )
+            finally:
+                self._trash.discard(folder)
+
+        return self._in(self._slow, remove)
+
+    @contextlib.asynccontextmanager
+    async def _locked(self, runner: str) -> AsyncIterator[None]:
+        """One start or destroy of a runner at a time; the lock goes with the last who wants it."""
+        lock, wanted = self._locks.get(runner, (asyncio.Lock(), 0))
+        self._locks[runner] = (lock, wanted + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, wanted = self._locks[runner]
+            self._locks[runner] = (lock, wanted - 1)
+            if wanted == 1:
+                del self._locks[runner]
+
+    def _in(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Run blocking work in a thread; what the system refuses becomes a `Broken`."""
+
+        def guarded() -> T:
+            try:
+                return work()
+            except PortError:
+                raise
+            except OSError as error:
+                raise Broken(str(error)) from None
+
+        return asyncio.get_running_loop().run_in_executor(pool, guarded)
