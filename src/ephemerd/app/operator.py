@@ -28,6 +28,9 @@ KILL_WAIT = 20.0
 """Seconds that an order to end a runner waits for the gate: a probe (10 s), the fence and the settling (5 s)."""
 
 
+TARGETS = tuple(target.value for target in Target)
+
+
 class Unknown(Exception):
     """No such runner, pool or host; `near` holds what was perhaps meant."""
 
@@ -49,28 +52,31 @@ def near(name: str, known: Iterable[str], most: int = 5) -> tuple[str, ...]:
 
 
 class Operator:
-    """Orders to a running daemon."""
+    """Orders to a running daemon. `target` is one of `TARGETS`; `name` names the pool or host.
+
+    Raises `Unknown` for what does not exist and `NotTaken` where nothing was stored.
+    """
 
     def __init__(self, daemon: Daemon, *, kill_wait: float = KILL_WAIT) -> None:
         self._daemon = daemon
         self._kill_wait = kill_wait
 
-    async def cordon(self, who: str, target: Target, name: str = "", reason: str = "") -> OrderView:
+    async def cordon(self, who: str, target: str, name: str = "", reason: str = "") -> OrderView:
         """Plan nothing there any more; unbound runners are nominated as they listen."""
         self._check(target, name)
-        await self._order(CordonOrdered(who, target, name, reason))
-        return OrderView("accepted", f"{_named(target, name)} cordoned")
+        await self._order(CordonOrdered(who, Target(target), name, reason))
+        return OrderView("accepted", f"{_named(target, name)} is cordoned")
 
-    async def uncordon(self, who: str, target: Target, name: str = "") -> OrderView:
+    async def uncordon(self, who: str, target: str, name: str = "") -> OrderView:
         """End a cordon or a drain."""
         self._check(target, name)
-        await self._order(UncordonOrdered(who, target, name))
+        await self._order(UncordonOrdered(who, Target(target), name))
         return OrderView("accepted", f"{_named(target, name)} takes jobs again")
 
-    async def drain(self, who: str, target: Target, name: str = "", reason: str = "") -> OrderView:
+    async def drain(self, who: str, target: str, name: str = "", reason: str = "") -> OrderView:
         """Cordon until no runner is left there."""
         self._check(target, name)
-        await self._order(DrainOrdered(who, target, name, reason))
+        await self._order(DrainOrdered(who, Target(target), name, reason))
         return OrderView("accepted", f"{_named(target, name)} drains; its running jobs are waited for")
 
     async def sweep(self) -> OrderView:
@@ -103,14 +109,14 @@ class Operator:
         finally:
             end_watch()
 
-    def _check(self, target: Target, name: str) -> None:
+    def _check(self, target: str, name: str) -> None:
         setup = self._daemon.setup
         known = {
             Target.POOL: [pool.name for pool in setup.pools],
             Target.HOST: [host.name for host in setup.hosts],
-        }.get(target, [""])
+        }.get(Target(target), [""])
         if name not in known:
-            raise Unknown(target.value, name, near(name, known))
+            raise Unknown(target, name, near(name, known))
 
     async def _order(self, event: Event) -> Receipt:
         reply = self._daemon.inbox.offer(event)
@@ -126,7 +132,7 @@ class Operator:
         return receipt
 
 
-def _named(target: Target, name: str) -> str:
+def _named(target: str, name: str) -> str:
     return "everything is" if target is Target.ALL else f"{target.value} {name} is"
 
 

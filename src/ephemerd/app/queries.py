@@ -12,6 +12,7 @@ import os
 from ephemerd.app import render
 from ephemerd.app.daemon import HEARTBEAT, Daemon
 from ephemerd.app.operator import near
+from ephemerd.app.stories import story
 from ephemerd.core import codec
 from ephemerd.core.health import assess
 from ephemerd.core.waiting import why_waiting
@@ -20,7 +21,6 @@ from ephemerd.domain.job import ENDED_STATUSES, Job, JobStatus
 from ephemerd.domain.pool import SECOND, Pool
 from ephemerd.domain.runner import HOLDS_SLOT, Runner, RunnerState
 from ephemerd.ports.views import (
-    DecisionView,
     HealthView,
     HostView,
     JobView,
@@ -31,6 +31,7 @@ from ephemerd.ports.views import (
     RunnerView,
     Snapshot,
     StatusView,
+    StoryView,
 )
 
 MOST = 1000
@@ -233,10 +234,14 @@ class Queries:
         views: tuple[JournalView, ...] = tuple(render.journal(entry) for entry in entries)
         return Page(views, str(views[-1].seq) if len(views) == limit else None)
 
-    async def decisions_of(self, runner: str) -> tuple[DecisionView, ...]:
-        """All decisions about one runner that the store keeps, up to `MOST`."""
-        page = await self.decisions(runner=runner, limit=MOST)
-        return page.items
+    async def story(self, subject: str) -> StoryView | None:
+        """The whole story of a runner or job; None where nothing is known of it."""
+        runner, job = self.runner(subject), self.job(subject)
+        lines = await story(self._daemon, subject)
+        if not lines and runner is None and job is None:
+            return None
+        kind = "runner" if parse_job_key(subject) is None else "job"
+        return StoryView(subject, kind, lines, runner, job)
 
     async def near(self, text: str) -> tuple[str, ...]:
         """Runners and jobs whose ids resemble the text, also those that are gone."""
