@@ -16,6 +16,7 @@ from ephemerd.core.commands import Command
 from ephemerd.core.events import Event
 from ephemerd.core.rows import ClassRow, HostRow, PoolRow, ScopeRow
 from ephemerd.domain.job import Job
+from ephemerd.domain.pool import Policy
 from ephemerd.domain.runner import Decision, Runner
 
 decode = values.decode
@@ -30,6 +31,7 @@ ROW_CLASSES: dict[str, type | None] = {
     "host": HostRow,
     "job": Job,
     "meta": None,
+    "policy": Policy,
     "pool": PoolRow,
     "runner": Runner,
     "scope": ScopeRow,

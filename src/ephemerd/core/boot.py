@@ -1,0 +1,100 @@
+"""The beginning of a process life: the configuration comes in, gates start again, the world is listed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ephemerd.core import lifecycle, listings, plan, scopes
+from ephemerd.core.events import Booted
+from ephemerd.core.rows import HostRow, PoolRow
+from ephemerd.core.turn import Turn
+from ephemerd.domain.ids import Scope
+from ephemerd.domain.pool import Setup
+from ephemerd.domain.runner import FINAL, Rule, Runner, RunnerState
+
+S = RunnerState
+
+
+def on_booted(t: Turn, event: Booted) -> None:
+    """Begin a process life. Nothing is destroyed here; what was under way goes through the gate again."""
+    t.set_meta("store", event.store)
+    t.set_meta("epoch", event.epoch)
+    t.set_meta("booted", t.now)
+    configure(t, event.setup)
+    for job in [job for job in t.state.jobs.values() if job.asked is not None]:
+        t.change_job(job, asked=None, asking="", pool="")
+    for row in sorted(t.state.runners.values(), key=lambda runner: runner.order):
+        _resume(t, row, same_boot=event.same_boot)
+    t.set_meta("sweep", t.now + t.policy.nominate_every)
+    t.state.agenda.set("sweep", "", t.now + t.policy.nominate_every)
+    for host in list(t.state.hosts.values()):
+        listings.ask_environments(t, t.put_host(replace(host, listed=None, asked=None, due=t.now)))
+    for scope in _configured_scopes(event.setup):
+        scope_row = replace(
+            t.state.scope(scope),
+            jobs_due=t.now,
+            registrations_due=t.now,
+            jobs_asked=None,
+            registrations_asked=None,
+            jobs_listed=None,
+            registrations_listed=None,
+            silent=None,
+            next_try=0,
+        )
+        scopes.keep(t, scope_row)
+        scopes.list_if_due(t, scope)
+
+
+def _configured_scopes(setup: Setup) -> list[Scope]:
+    return sorted({pool.scope: None for pool in setup.pools})
+
+
+def configure(t: Turn, setup: Setup) -> None:
+    """Take in a configuration: pools and hosts that are no longer there keep what they have."""
+    t.state.setup = setup
+    t.put_policy(setup.policy)
+    pools = {pool.name: pool for pool in setup.pools}
+    for name, row in sorted(t.state.pools.items()):
+        if name not in pools and row.configured:
+            t.put_pool(replace(row, configured=False))
+    for name, pool in sorted(pools.items()):
+        kept = t.state.pools.get(name)
+        fresh = PoolRow(pool) if kept is None else replace(kept, pool=pool, configured=True)
+        t.put_pool(replace(fresh, failures=0, exits=0, not_before=0, why=""))
+    hosts = {host.name: host for host in setup.hosts}
+    for name, host_row in sorted(t.state.hosts.items()):
+        if name not in hosts and host_row.configured:
+            t.put_host(replace(host_row, configured=False))
+    for name, host in sorted(hosts.items()):
+        known = t.state.hosts.get(name)
+        t.put_host(
+            HostRow(name, host.slots) if known is None else replace(known, slots=host.slots, configured=True)
+        )
+    for rule in (rule for rule in Rule if rule is not Rule.ENDED):
+        t.count("nominations_total", 0, rule=rule.value)
+    for pool in setup.pools:
+        t.count("dispatches_total", 0, pool=pool.name)
+        t.count("wasted_dispatches_total", 0, pool=pool.name)
+    plan.relink(t)
+
+
+def _resume(t: Turn, row: Runner, *, same_boot: bool) -> None:
+    """Bring one row into the new process life, from its written state alone."""
+    row = replace(row, gate=None, asked=None, fence=replace(row.fence, retry=min(row.fence.retry, t.now)))
+    if row.state in FINAL:
+        if not same_boot and row.state is S.ABANDONED:
+            lifecycle.end(t, replace(row, cleanup=True), "the machine was restarted")
+        else:
+            t.put_runner(row)
+        return
+    row = replace(row, adopted=True, seen_after_start=False)
+    if row.state is S.PLANNED:
+        lifecycle.end(t, row, "planned, and undone when the daemon was started again")
+    elif row.state is S.REGISTERING:
+        lifecycle.look_up_name(t, t.put_runner(row))
+    elif not same_boot and row.environment is not None:
+        left = row.registration is not None and row.hard is None and row.fence.accepted is None
+        lifecycle.end(t, replace(row, unregister=left, cleanup=True), "the machine was restarted")
+    else:
+        t.put_runner(row)
+        t.touch((row.id,))

@@ -1,0 +1,299 @@
+"""Everything that can happen to the core, in the past tense. Answers of ports are events too.
+
+Every event is a frozen value of plain domain data, so that it can be journalled and replayed. Times
+inside events are ms of the shell clock. `token` repeats the number of the question that an answer
+belongs to; answers to older questions are dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ephemerd.domain.errors import Fault
+from ephemerd.domain.ids import JobKey, RunnerId, Scope
+from ephemerd.domain.job import JobReport, Told
+from ephemerd.domain.pool import Setup
+from ephemerd.domain.runner import FenceAnswer
+from ephemerd.domain.verdict import ProbeReport, Sign
+
+
+@dataclass(frozen=True, slots=True)
+class Booted:
+    """A process life began. `epoch` is random, drawn by the shell; `store` the store's own id.
+
+    `same_boot` is false when the machine was rebooted since the last life, so that no process can have
+    survived.
+    """
+
+    store: str
+    epoch: str
+    setup: Setup
+    same_boot: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Woke:
+    """The time that `next_wake()` named has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockStepped:
+    """The wall clock moved by `by_ms` against the monotonic one; nothing ages by it."""
+
+    by_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobReported:
+    """The forge said something of a job, by delivery or listing."""
+
+    report: JobReport
+    told: Told
+
+
+@dataclass(frozen=True, slots=True)
+class JobLookedUp:
+    """Answer to `LookUpJob`: a report, or `missing` (the repository itself answers), or a fault."""
+
+    job: JobKey
+    token: int
+    report: JobReport | None = None
+    missing: bool = False
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    runner: RunnerId
+    registration: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationFailed:
+    """`taken` is the id of the registration that already bears the name, where the forge says so."""
+
+    runner: RunnerId
+    fault: Fault
+    taken: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NameLookedUp:
+    """Answer to `LookUpName`: the registration's id, None where there is none, or a fault."""
+
+    runner: RunnerId
+    registration: int | None
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentStarted:
+    runner: RunnerId
+    environment: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailed:
+    """The environment does not exist (anything half made was removed by the runtime)."""
+
+    runner: RunnerId
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class SignSeen:
+    """A followed log, performance file or process table told something without being asked."""
+
+    runner: RunnerId
+    sign: Sign
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentExited:
+    """Listener and worker are both proven gone. `leftovers`: processes of the job that still run."""
+
+    runner: RunnerId
+    code: int | None
+    leftovers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """Answer to `ProbeRunner`: what was seen, or a fault (engine gone, deadline passed)."""
+
+    runner: RunnerId
+    token: int
+    report: ProbeReport | None
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerLookedUp:
+    """Answer to `LookUpRunner`: the registration as the forge sees it, `missing`, or a fault.
+
+    `connected` is false only where the forge says that the runner never connected (version null).
+    """
+
+    runner: RunnerId
+    token: int
+    busy: bool | None = None
+    connected: bool | None = None
+    missing: bool = False
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FenceAnswered:
+    """Answer to `Deregister`. NO_ANSWER carries the fault."""
+
+    runner: RunnerId
+    registration: int
+    token: int
+    answer: FenceAnswer
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentDestroyed:
+    """Answer to `Destroy`: nothing of the environment runs any more."""
+
+    runner: RunnerId
+    environment: str
+
+
+@dataclass(frozen=True, slots=True)
+class DestroyFailed:
+    """Answer to `Destroy`: the environment is (or may be) still there."""
+
+    runner: RunnerId
+    environment: str
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class FoundEnvironment:
+    """One environment that bears our tag: which runner it is and whether it has ended."""
+
+    runner: RunnerId
+    environment: str
+    pool: str
+    ended: bool
+    code: int | None = None
+    leftovers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentsListed:
+    """Everything of ours on one host; `complete` is false where the list could not be read whole."""
+
+    host: str
+    found: tuple[FoundEnvironment, ...]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRegistration:
+    name: str
+    registration: int
+    busy: bool
+    online: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationsListed:
+    """The registrations of one scope whose names bear our store's id. Absence proves nothing."""
+
+    scope: Scope
+    found: tuple[FoundRegistration, ...]
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobsListed:
+    """The jobs of queued and running runs of one scope were read (each came as a `JobReported`)."""
+
+    scope: Scope
+    jobs: int
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeAnswered:
+    """A call on the scope answered normally, or its rate limit was hit until `limited_until`."""
+
+    scope: Scope
+    limited_until: int | None = None
+
+
+class Target(Enum):
+    ALL = "all"
+    POOL = "pool"
+    HOST = "host"
+
+
+@dataclass(frozen=True, slots=True)
+class CordonOrdered:
+    who: str
+    target: Target
+    name: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UncordonOrdered:
+    who: str
+    target: Target
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainOrdered:
+    who: str
+    target: Target
+    name: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KillOrdered:
+    who: str
+    runner: RunnerId
+    reason: str
+    even_if_busy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SweepOrdered:
+    """Evaluate all nomination rules now (as after a completed job)."""
+
+
+Event = (
+    Booted
+    | Woke
+    | ClockStepped
+    | JobReported
+    | JobLookedUp
+    | Registered
+    | RegistrationFailed
+    | NameLookedUp
+    | EnvironmentStarted
+    | StartFailed
+    | SignSeen
+    | EnvironmentExited
+    | Probed
+    | RunnerLookedUp
+    | FenceAnswered
+    | EnvironmentDestroyed
+    | DestroyFailed
+    | EnvironmentsListed
+    | RegistrationsListed
+    | JobsListed
+    | ScopeAnswered
+    | CordonOrdered
+    | UncordonOrdered
+    | DrainOrdered
+    | KillOrdered
+    | SweepOrdered
+)

@@ -1,0 +1,235 @@
+"""A runner is looked at: whatever is due for it by its state, its age and its surroundings happens.
+
+Idempotent: a second look at the same moment changes nothing. A runner is looked at when its row or its
+matching changed and at each moment of `moments`, so that no deadline needs a timer of its own and a
+stale one does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ephemerd.core import gate, holding, jobs, lifecycle, nominate, scopes, signs
+from ephemerd.core.commands import ProbeRunner
+from ephemerd.core.index import Group
+from ephemerd.core.turn import Turn
+from ephemerd.domain.ids import RunnerId
+from ephemerd.domain.job import JobStatus
+from ephemerd.domain.runner import FINAL, GatePhase, Runner, RunnerState
+
+S = RunnerState
+
+STUCK_ASSIGNED = "a job was offered and acknowledged, and nothing followed"
+STUCK_NO_WORKER = "a job was announced, and no worker was ever seen"
+STUCK_WORKER = "its job is over at the forge, and its worker lives on"
+
+
+def examine(t: Turn, name: RunnerId) -> None:
+    """Do whatever is due for a runner now."""
+    row = t.runner(name)
+    if row is None:
+        return
+    if row.asked is not None and t.now - row.asked >= gate.QUESTION_LIMIT:
+        row = t.change_runner(row, asked=None)
+    if row.consumes:
+        _consumption(t, row)
+        row = t.state.runners[name]
+    if row.state in FINAL:
+        _tidy(t, row)
+        return
+    if row.gate is not None:
+        gate.on_deadline(t, row)
+        row = t.state.runners[name]
+    if not _by_state(t, row):
+        return
+    row = t.state.runners[name]
+    _ask_what_is_open(t, row)
+    row = t.state.runners[name]
+    if row.gate is None and row.state in nominate.ENDABLE and t.now >= row.vetoed_until:
+        found = nominate.nominee(t, row)
+        if found is not None:
+            gate.begin(t, row, *found)
+
+
+def _by_state(t: Turn, row: Runner) -> bool:
+    """Apply the deadline of the state; return whether the runner still is one to nominate."""
+    held = t.now - row.since
+    if row.state is S.PLANNED and held >= t.policy.planned_limit:
+        lifecycle.end(t, row, "planned, and nothing was done about it")
+        return False
+    if row.state is S.REGISTERING:
+        if held >= t.policy.registering_limit:
+            lifecycle.look_up_name(t, row)
+        return False
+    if row.state is S.STARTING and held >= t.policy.provision_limit and not row.late:
+        t.change_runner(row, late=True, stuck="it does not begin to listen")
+    elif row.state is S.ASSIGNED:
+        _assigned(t, row)
+    elif row.state is S.RUNNING:
+        _running(t, row)
+    elif row.state is S.FINISHING:
+        if row.over is not None and t.now - row.over >= t.policy.stuck_after and not row.stuck:
+            t.change_runner(row, stuck=STUCK_WORKER)
+    elif row.state is S.RETIRING:
+        destroying = row.gate is None or row.gate.phase is GatePhase.DESTROYING
+        if held >= t.policy.retiring_limit and destroying:
+            lifecycle.abandon(t, row, "no end within the limit")
+        return False
+    return True
+
+
+def _assigned(t: Turn, row: Runner) -> None:
+    last = row.soft_last if row.soft_last is not None else row.since
+    if t.now - last >= t.policy.soft_sign_life and row.hard is None:
+        signs.lapse(t, row)
+    elif t.now - row.since >= t.policy.assigned_stuck and not row.stuck:
+        row = t.change_runner(row, stuck=STUCK_ASSIGNED)
+        lifecycle.look_up(t, row)
+
+
+def _running(t: Turn, row: Runner) -> None:
+    began = row.hard if row.hard is not None else row.since
+    nothing_seen = row.worker is None and row.job is None and not row.stuck
+    if nothing_seen and t.now - began >= t.policy.no_worker_stuck:
+        t.change_runner(row, stuck=STUCK_NO_WORKER)
+
+
+def _ask_what_is_open(t: Turn, row: Runner) -> None:
+    """Look the registration up where a rule or a restart wants to know of it."""
+    if row.adopted and not row.seen_after_start and row.environment is not None and row.asked is None:
+        if row.gate is None and t.state.pool(row.pool).probes:
+            _look_inside(t, row)
+        elif not t.state.pool(row.pool).probes:
+            t.change_runner(row, seen_after_start=True)
+        return
+    if row.lost is not None and row.lost_again is None and t.now - row.lost >= t.policy.look_again:
+        lifecycle.look_up(t, row)
+    elif _untaken(t, row):
+        holding.untaken(t, row)
+        if row.untaken is None and row.lost is None and t.now >= row.vetoed_until:
+            lifecycle.look_up(t, row)
+
+
+def _untaken(t: Turn, row: Runner) -> bool:
+    """Say whether it has listened for `hold_after` although the matching has a job for it."""
+    if row.state is not S.LISTENING or row.listening is None or row.surplus_since is not None:
+        return False
+    return t.now - max(row.listening, row.since) >= t.policy.hold_after and row.fence.sent is None
+
+
+def _look_inside(t: Turn, row: Runner) -> None:
+    token = t.draw("token")
+    t.change_runner(row, asked=t.now, token=token)
+    t.send(ProbeRunner(row.id, row.pool, row.environment or "", token))
+
+
+def _consumption(t: Turn, row: Runner) -> None:
+    """A bound runner whose job has no name stands for a unit of demand, until a limit or an answer."""
+    if row.job is not None:
+        t.change_runner(row, consumes=False)
+    elif row.hard is None:
+        last = row.soft_last if row.soft_last is not None else row.since
+        if t.now - last >= t.policy.nameless_soft:
+            t.change_runner(row, consumes=False)
+    elif t.now - _sure_since(row) >= t.policy.confirm_after:
+        _who_is_it(t, row)
+
+
+def _sure_since(row: Runner) -> int:
+    marks = [mark for mark in (row.hard, row.worker) if mark is not None]
+    return max(marks) if marks else row.since
+
+
+def _who_is_it(t: Turn, row: Runner) -> None:
+    """Ask about the oldest waiting job that could be the one; release the runner when none is left.
+
+    A job that the forge called waiting `confirm_after` or more after the sign is not the one.
+    """
+    certain = _sure_since(row) + t.policy.confirm_after
+    for group in _candidates(t, row):
+        for _, key in group.first(len(group.queued)):
+            job = t.state.jobs[key]
+            if job.status is not JobStatus.QUEUED or job.confirmed >= certain:
+                continue
+            if job.asked is None and scopes.is_open(t, row.scope):
+                jobs.ask(t, job, "name")
+            return
+    t.change_runner(row, consumes=False)
+
+
+def _candidates(t: Turn, row: Runner) -> list[Group]:
+    names = sorted(t.state.index.pool_groups.get(row.pool, ()))
+    return [group for group in (t.state.index.groups.get(name) for name in names) if group is not None]
+
+
+def _tidy(t: Turn, row: Runner) -> None:
+    """What is still to be done for a runner that is gone: remains, registration, at last the row."""
+    if row.unregister:
+        gate.take_back(t, row)
+        return
+    if row.state is not S.GONE:
+        return
+    if row.cleanup:
+        if t.now >= row.vetoed_until:
+            gate.clean_up(t, row)
+        return
+    if row.leak is not None and row.leak_again is None:
+        if t.now - row.leak >= t.policy.look_again:
+            lifecycle.look_up(t, row)
+        return
+    if not row.consumes and t.now - row.since >= t.policy.gone_kept:
+        t.drop_runner(row)
+
+
+def next_look(t: Turn, row: Runner) -> int | None:
+    """Return the next moment at which something can become due for the runner as it stands."""
+    later = [moment for moment in _moments(t, row) if moment > t.now]
+    return min(later) if later else None
+
+
+def _moments(t: Turn, row: Runner) -> Iterator[int]:
+    policy = t.policy
+    if row.asked is not None:
+        yield row.asked + gate.QUESTION_LIMIT
+    if row.consumes:
+        if row.hard is not None:
+            yield _sure_since(row) + policy.confirm_after
+        elif row.soft_last is not None:
+            yield row.soft_last + policy.nameless_soft
+    if row.unregister or (row.fence.retry and row.state not in FINAL):
+        yield row.fence.retry
+    if row.state in FINAL:
+        if row.cleanup:
+            yield row.vetoed_until
+        if row.leak is not None:
+            yield row.leak + policy.look_again
+        yield row.since + policy.gone_kept
+        return
+    if row.gate is not None:
+        yield row.gate.deadline
+    yield row.vetoed_until
+    yield from _state_moments(t, row)
+    if row.lost is not None:
+        yield row.lost + policy.look_again
+    if row.fence.missing is not None:
+        yield row.fence.missing + policy.look_again
+    yield from nominate.moments(t, row)
+
+
+def _state_moments(t: Turn, row: Runner) -> Iterator[int]:
+    policy = t.policy
+    if row.state is S.PLANNED:
+        yield row.since + policy.planned_limit
+    elif row.state is S.REGISTERING:
+        yield row.since + policy.registering_limit
+    elif row.state is S.STARTING:
+        yield row.since + policy.provision_limit
+    elif row.state is S.ASSIGNED:
+        yield row.since + policy.assigned_stuck
+        yield (row.soft_last if row.soft_last is not None else row.since) + policy.soft_sign_life
+    elif row.state is S.RUNNING and row.hard is not None:
+        yield row.hard + policy.no_worker_stuck
+    elif row.state is S.FINISHING and row.over is not None:
+        yield row.over + policy.stuck_after
+    elif row.state is S.RETIRING:
+        yield row.since + policy.retiring_limit

@@ -1,0 +1,144 @@
+"""Is it well? `ok`, `degraded` (works, needs attention) or `stuck` (demand does not move), with reasons
+that say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ephemerd.core.index import Group
+from ephemerd.core.state import State
+from ephemerd.core.validate import slot_difference
+from ephemerd.core.waiting import not_served
+from ephemerd.domain.runner import Runner, RunnerState
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """status is "ok", "degraded" or "stuck"; each reason is one sentence that says what to do."""
+
+    status: str
+    reasons: tuple[str, ...]
+
+
+def assess(state: State, now: int) -> Health:
+    """Judge the state at `now` (ms). What only the shell knows (heartbeats, quarantine) it adds itself."""
+    stuck = [*_abandoned(state), *_no_progress(state, now)]
+    degraded = [*_scopes(state, now), *_pools(state), *_untaken(state, now), *_unserved(state), *_odd(state)]
+    status = "stuck" if stuck else "degraded" if degraded else "ok"
+    return Health(status, (*stuck, *degraded))
+
+
+def _abandoned(state: State) -> Iterator[str]:
+    for host, count in sorted(state.index.abandoned.items()):
+        if count >= state.policy.abandoned_limit:
+            yield (
+                f"Host {host} takes no new work: {count} environments would not die. End them by hand "
+                "(`ephemerd runners` lists them as abandoned); work resumes by itself."
+            )
+
+
+def _no_progress(state: State, now: int) -> Iterator[str]:
+    """Demand older than `stuck_after` that a slot would serve, and nothing taken or finished meanwhile."""
+    if now - _last_progress(state, now) < state.policy.stuck_after:
+        return
+    for group in _served(state):
+        oldest = group.oldest()
+        if oldest is None:
+            continue
+        age = now - state.jobs[oldest[1]].first_seen
+        if age >= state.policy.stuck_after and _slot_would_serve(state, group):
+            yield (
+                f"Job {oldest[1]} has waited {age // 60_000} min while a slot could serve it and nothing "
+                f"moved: run `ephemerd explain {oldest[1].id}`."
+            )
+            return
+
+
+def _last_progress(state: State, now: int) -> int:
+    last = state.booted
+    for row in state.runners.values():
+        for mark in (row.hard, row.over):
+            if mark is not None and mark > last:
+                last = mark
+    return min(last, now)
+
+
+def _slot_would_serve(state: State, group: Group) -> bool:
+    for name in group.pools:
+        host = state.pools[name].pool.host
+        if state.slots_free(host) > 0:
+            return True
+        for other in state.pools:
+            if state.pools[other].pool.host != host:
+                continue
+            for runner in state.index.live.get(other, ()):
+                if not _verified_busy(state.runners[runner]):
+                    return True
+    return False
+
+
+def _verified_busy(row: Runner) -> bool:
+    return row.state is RunnerState.RUNNING
+
+
+def _served(state: State) -> Iterator[Group]:
+    for name in sorted(state.index.groups):
+        group = state.index.groups[name]
+        if group.queued and group.pools:
+            yield group
+
+
+def _scopes(state: State, now: int) -> Iterator[str]:
+    for name, row in sorted(state.scopes.items()):
+        if row.denied:
+            yield f"{name} refuses our credential ({row.denied}): renew the token or its permissions."
+        elif row.silent is not None:
+            yield (
+                f"{name} has given no answer for {(now - row.silent) // 1000} s: nothing is destroyed "
+                "meanwhile; check the network and the forge's status page."
+            )
+        elif row.limited_until > now:
+            yield f"{name} limits our requests for another {(row.limited_until - now) // 1000} s: just wait."
+
+
+def _pools(state: State) -> Iterator[str]:
+    for name, row in sorted(state.pools.items()):
+        if row.configured and row.failures > 0:
+            yield f"Pool {name} could not make its last {row.failures} runner(s): {row.why}"
+        if row.configured and row.exits >= state.policy.alarm_after_exits:
+            yield (
+                f"Pool {name}: {row.exits} runners in a row ended without a job; look at `ephemerd logs` of "
+                "one of them."
+            )
+
+
+def _untaken(state: State, now: int) -> Iterator[str]:
+    for name, kept in sorted(state.classes.items()):
+        group = state.index.groups.get(name)
+        oldest = group.oldest() if kept.held and group is not None else None
+        if oldest is None or now - state.jobs[oldest[1]].first_seen < state.policy.assigned_stuck:
+            continue
+        yield (
+            f"Job {oldest[1]} is matched but not taken: a runner that satisfies it listens, and the forge "
+            "does not give it the job. Check group access, public repositories, max-parallel and "
+            "concurrency, and the labels as the forge shows them."
+        )
+
+
+def _unserved(state: State) -> Iterator[str]:
+    for name in sorted(state.index.groups):
+        group = state.index.groups[name]
+        oldest = group.oldest() if not group.pools else None
+        if oldest is not None and "self-hosted" in group.labels:
+            why = not_served(state, state.jobs[oldest[1]])
+            yield f"Job {oldest[1]} is not served: {why}. Add the label to a pool, or a pool for it."
+
+
+def _odd(state: State) -> Iterator[str]:
+    difference = slot_difference(state)
+    if difference:
+        yield f"Slot accounting differs by {difference}: this is a bug; please report it with `ephemerd status`."
+    for row in state.runners.values():
+        if row.stuck and row.state is not RunnerState.ABANDONED and row.state is not RunnerState.GONE:
+            yield f"Runner {row.id} is stuck ({row.stuck}): run `ephemerd explain {row.id}`."

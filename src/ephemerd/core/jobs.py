@@ -1,0 +1,244 @@
+"""What the forge says of jobs. Monotone by id: nothing leaves `done`; late, doubled and reordered
+reports are no-ops; the status counts, not the action."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+from ephemerd.core import scopes, signs
+from ephemerd.core.commands import LookUpJob
+from ephemerd.core.events import JobLookedUp, JobReported
+from ephemerd.core.transitions import move_job
+from ephemerd.core.turn import Turn
+from ephemerd.domain.ids import JobKey, RunnerId
+from ephemerd.domain.job import ForgeStatus, Job, JobReport, JobStatus, Told
+from ephemerd.domain.labels import normalise
+from ephemerd.domain.runner import Runner
+
+WAITING_AGAIN = 30_000
+"""DOMAIN.md section 2: a question about a waiting job that failed is asked again after so many ms."""
+
+FIRST = {
+    ForgeStatus.QUEUED: JobStatus.QUEUED,
+    ForgeStatus.WAITING: JobStatus.WAITING,
+    ForgeStatus.IN_PROGRESS: JobStatus.RUNNING,
+    ForgeStatus.COMPLETED: JobStatus.DONE,
+}
+
+
+def on_reported(t: Turn, event: JobReported) -> None:
+    """Take in a delivery or a line of a listing."""
+    apply(t, event.report, event.told)
+
+
+def apply(t: Turn, report: JobReport, told: Told) -> None:
+    """Bring the job's row to what the report says, as far as that is an advance."""
+    key = JobKey(report.key.forge, report.key.repository.lower(), report.key.id)
+    t.concern(str(key))
+    if report.status is ForgeStatus.OTHER:
+        return
+    job = t.state.jobs.get(key)
+    if job is None:
+        if not any(row.configured and row.pool.scope.serves(key) for row in t.state.pools.values()):
+            t.count("reports_ignored_total", reason="scope")
+            return
+        job = _create(t, key, report)
+    else:
+        job = _advance(t, job, report, told)
+    _bind(t, job, report, told)
+
+
+def _create(t: Turn, key: JobKey, report: JobReport) -> Job:
+    status = FIRST[report.status]
+    job = Job(
+        key=key,
+        labels=normalise(report.labels),
+        order=t.draw("job"),
+        status=status,
+        since=t.now,
+        first_seen=t.now,
+        confirmed=t.now,
+        name=report.name,
+        run_id=report.run_id,
+        attempt=report.attempt,
+        started=t.now if status is JobStatus.RUNNING else None,
+    )
+    if status is JobStatus.DONE:
+        job = replace(job, ended=t.now, conclusion=report.conclusion)
+        _count_end(t, job, "")
+    return t.put_job(job)
+
+
+def _advance(t: Turn, job: Job, report: JobReport, told: Told) -> Job:
+    status = job.status
+    if status is JobStatus.DONE:
+        return job
+    if report.status is ForgeStatus.COMPLETED:
+        return _end(t, job, report)
+    if status is JobStatus.RUNNING:
+        return job
+    if report.status is ForgeStatus.IN_PROGRESS:
+        return _leave_queue(t, job, JobStatus.RUNNING, started=t.now)
+    if report.status is ForgeStatus.QUEUED:
+        if status is JobStatus.QUEUED:
+            return t.change_job(job, confirmed=t.now, missing=None)
+        return t.put_job(move_job(job, JobStatus.QUEUED, t.now, confirmed=t.now, missing=None, ended=None))
+    return _waits(t, job, told)
+
+
+def _waits(t: Turn, job: Job, told: Told) -> Job:
+    if job.status is JobStatus.WAITING:
+        return t.change_job(job, confirmed=t.now)
+    if job.status is JobStatus.QUEUED and told is not Told.LOOKUP:
+        ask(t, job, "waiting")
+        return t.state.jobs[job.key]
+    return _leave_queue(t, job, JobStatus.WAITING, confirmed=t.now, ended=None)
+
+
+def _leave_queue(t: Turn, job: Job, to: JobStatus, **changes: object) -> Job:
+    quiet = {"asking": "", "asked": None, "pool": "", "ask_again": None, "waived": False, "missing": None}
+    moved = t.put_job(move_job(job, to, t.now, **quiet, **changes))
+    t.touch(t.state.index.intents.get(job.key, ()))
+    return moved
+
+
+def _end(t: Turn, job: Job, report: JobReport) -> Job:
+    ended = _leave_queue(t, job, JobStatus.DONE, ended=t.now, conclusion=report.conclusion or "unknown")
+    found = find_runner(t, report)
+    _count_end(t, ended, found.pool if found is not None else "")
+    return ended
+
+
+def _count_end(t: Turn, job: Job, pool: str) -> None:
+    t.count("jobs_finished_total", conclusion=job.conclusion or "unknown", pool=pool)
+
+
+def find_runner(t: Turn, report: JobReport) -> Runner | None:
+    """Find our runner that a report names, by its name, or by the registration where no name is given.
+
+    Names are ours alone and never repeat; 0, "" and null were made None on the way in and are nobody.
+    """
+    if report.runner_name is not None:
+        found = t.state.runners.get(RunnerId(report.runner_name))
+        if found is not None and found.scope.forge == report.key.forge:
+            return found
+        return None
+    if report.runner_id is None:
+        return None
+    for row in t.state.pools.values():
+        if row.pool.scope.serves(report.key):
+            name = t.state.index.registrations.get((str(row.pool.scope), report.runner_id))
+            if name is not None:
+                return t.state.runners.get(name)
+    return None
+
+
+def _bind(t: Turn, job: Job, report: JobReport, told: Told) -> None:
+    """Only "in progress" and "completed" bind, and only to a runner that we know."""
+    if report.status not in (ForgeStatus.IN_PROGRESS, ForgeStatus.COMPLETED):
+        return
+    job = t.state.jobs[job.key]
+    found = find_runner(t, report)
+    if report.runner_name is not None and job.runner != report.runner_name:
+        job = t.change_job(job, runner=report.runner_name)
+    if found is None:
+        return
+    if job.ours != found.id:
+        job = t.change_job(job, ours=found.id)
+    signs.named(t, found, job, over=report.status is ForgeStatus.COMPLETED, told=told)
+
+
+def ask(t: Turn, job: Job, why: str, pool: str = "") -> bool:
+    """Ask the forge about a job, once at a time; say whether the question went out."""
+    scope = t.state.scope_for(job.key, pool)
+    if job.asked is not None or scope is None:
+        return False
+    if not scopes.may_call(t, scope):
+        if why in ("waiting", "gone"):
+            t.change_job(job, ask_again=t.now + WAITING_AGAIN)
+        return False
+    token = t.draw("token")
+    t.change_job(job, asked=t.now, asking=why, pool=pool, token=token, ask_again=None)
+    t.send(LookUpJob(job.key, scope, token))
+    return True
+
+
+def on_looked_up(t: Turn, event: JobLookedUp) -> None:
+    """Take in the forge's direct answer about a job."""
+    job = t.state.jobs.get(event.job)
+    scope = t.state.scope_for(event.job, job.pool if job is not None else "")
+    if scope is not None and not event.missing:
+        scopes.note_answer(t, scope, event.fault)
+    if job is None:
+        return
+    why = job.asking if event.token == job.token else ""
+    if event.token == job.token:
+        job = t.change_job(job, asked=None, asking="", pool="")
+    if event.report is not None:
+        if event.report.status is not ForgeStatus.COMPLETED or job.status is not JobStatus.DONE:
+            job = t.change_job(job, confirmed=t.now, missing=None)
+        apply(t, event.report, Told.LOOKUP)
+    elif event.missing:
+        _missed(t, job, why)
+    else:
+        _unanswered(t, job, why)
+    _touch_consuming(t, job)
+
+
+def _missed(t: Turn, job: Job, why: str) -> None:
+    if job.status in (JobStatus.DONE, JobStatus.GONE):
+        return
+    if job.missing is None:
+        job = t.change_job(job, missing=t.now, ask_again=t.now + t.policy.look_again)
+    elif t.now - job.missing >= t.policy.look_again:
+        _leave_queue(t, job, JobStatus.GONE, ended=t.now)
+        return
+    else:
+        job = t.change_job(job, ask_again=job.missing + t.policy.look_again)
+    if why == "confirm":
+        waive(t, job)
+
+
+def _unanswered(t: Turn, job: Job, why: str) -> None:
+    if why == "confirm":
+        waive(t, job)
+    elif why in ("waiting", "gone"):
+        t.change_job(job, ask_again=t.now + WAITING_AGAIN)
+
+
+def waive(t: Turn, job: Job) -> None:
+    """The forge could not confirm the job: let a runner be made all the same, once an hour at most."""
+    if job.unconfirmed is None or t.now - job.unconfirmed >= t.policy.remake_every:
+        t.change_job(job, waived=True)
+    else:
+        t.change_job(job, not_before=t.now + t.policy.look_again)
+
+
+def due(t: Turn, job: Job) -> None:
+    """A moment of the job's row has come: a question without an answer, or one to be repeated."""
+    if job.asked is not None and t.now - job.asked >= t.policy.confirm_wait:
+        why = job.asking
+        job = t.change_job(job, asked=None, asking="", pool="")
+        _unanswered(t, job, why)
+        _touch_consuming(t, job)
+        job = t.state.jobs[job.key]
+    if job.ask_again is not None and t.now >= job.ask_again:
+        ask(t, job, "gone" if job.missing is not None else "waiting")
+
+
+def _touch_consuming(t: Turn, job: Job) -> None:
+    """Runners whose job has no name yet may ask about the next candidate, or be released."""
+    for pool, members in sorted(t.state.index.consuming.items()):
+        if pool in t.state.pools and t.state.pools[pool].pool.scope.serves(job.key):
+            t.touch(members)
+
+
+def prune(t: Turn, most: int = 1_000) -> None:
+    """Forget finished jobs past their time or number, at most `most` a turn."""
+    finished = t.state.index.finished
+    for key in list(itertools.islice(finished, most)):
+        job = t.state.jobs[key]
+        if len(finished) <= t.policy.finished_most and t.now - (job.ended or 0) < t.policy.finished_kept:
+            break
+        t.drop_job(key)

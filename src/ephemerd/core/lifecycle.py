@@ -1,0 +1,285 @@
+"""A runner's way from planned to gone, as the ports tell it. Nothing here destroys: that is the gate's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ephemerd.core import backoff, gate, scopes, signs
+from ephemerd.core.commands import LookUpName, LookUpRunner, StartRunner
+from ephemerd.core.events import (
+    DestroyFailed,
+    EnvironmentDestroyed,
+    EnvironmentExited,
+    EnvironmentStarted,
+    NameLookedUp,
+    Registered,
+    RegistrationFailed,
+    RunnerLookedUp,
+    StartFailed,
+)
+from ephemerd.core.transitions import move_runner
+from ephemerd.core.turn import Turn
+from ephemerd.domain.errors import Fault, Remedy
+from ephemerd.domain.job import JobStatus
+from ephemerd.domain.runner import FINAL, GatePhase, Rule, Runner, RunnerState
+
+ASK_AGAIN = 60_000
+"""A look-up of a registration that got no answer goes out again after so many ms."""
+
+
+def on_registered(t: Turn, event: Registered) -> None:
+    """The forge knows the runner: start it, or take the registration back where it is wanted no more."""
+    row = t.runner(event.runner)
+    if row is None:
+        return
+    scopes.note_answer(t, row.scope, None)
+    row = t.change_runner(row, registration=event.registration)
+    if row.state is not RunnerState.REGISTERING:
+        t.change_runner(row, unregister=True)
+        return
+    t.put_runner(move_runner(row, RunnerState.STARTING, t.now, started=t.now))
+    t.send(StartRunner(row.id, row.pool))
+
+
+def on_registration_failed(t: Turn, event: RegistrationFailed) -> None:
+    """No registration, as far as is known. A POST is never repeated: the next try has another name."""
+    row = t.runner(event.runner)
+    if row is None:
+        return
+    scopes.note_answer(t, row.scope, event.fault)
+    if row.state is not RunnerState.REGISTERING:
+        return
+    if event.taken is not None:
+        end(
+            t,
+            replace(row, registration=event.taken, unregister=True),
+            "the answer to its registration was lost",
+        )
+    elif event.fault.remedy is Remedy.RETRY:
+        look_up_name(t, row)
+    else:
+        if event.fault.remedy is not Remedy.LIMITED and event.fault.remedy is not Remedy.DENIED:
+            _failed(t, row, event.fault)
+        end(t, row, f"not registered: {event.fault.detail}")
+
+
+def look_up_name(t: Turn, row: Runner) -> None:
+    """Ask whether a registration whose answer was lost exists, once the scope may be called."""
+    if row.asked is None and scopes.may_call(t, row.scope):
+        t.change_runner(row, asked=t.now)
+        t.send(LookUpName(row.id, row.scope))
+
+
+def on_name_looked_up(t: Turn, event: NameLookedUp) -> None:
+    """Whatever the answer, the credential is lost: end the runner, and take back what is registered."""
+    row = t.runner(event.runner)
+    if row is None:
+        return
+    scopes.note_answer(t, row.scope, event.fault)
+    if row.state is not RunnerState.REGISTERING:
+        return
+    if event.registration is not None:
+        row = replace(row, registration=event.registration, unregister=True)
+    end(t, replace(row, asked=None), "the answer to its registration was lost")
+
+
+def on_started(t: Turn, event: EnvironmentStarted) -> None:
+    """The environment runs; whether the listener listens is still to be seen."""
+    row = t.runner(event.runner)
+    if row is not None:
+        t.change_runner(row, environment=event.environment)
+
+
+def on_start_failed(t: Turn, event: StartFailed) -> None:
+    """There is no environment: the registration goes back, and the pool waits a while."""
+    row = t.runner(event.runner)
+    if row is None or row.state in FINAL:
+        return
+    _failed(t, row, event.fault)
+    end(t, replace(row, unregister=row.registration is not None), f"not started: {event.fault.detail}")
+
+
+def on_exited(t: Turn, event: EnvironmentExited) -> None:
+    """Listener and worker are proven gone."""
+    row = t.runner(event.runner)
+    if row is None or row.state is RunnerState.GONE:
+        return
+    row = replace(row, exit_code=event.code, gate=None)
+    if row.hard is None and row.state is not RunnerState.RETIRING and row.fence.accepted is None:
+        _without_a_job(t, row)
+    row = replace(
+        row,
+        unregister=row.registration is not None and row.hard is None and row.fence.accepted is None,
+        cleanup=True,
+    )
+    if (
+        event.leftovers > 0
+        and row.state is not RunnerState.RETIRING
+        and row.state is not RunnerState.ABANDONED
+    ):
+        gate.end_leftovers(t, row, event.leftovers)
+        return
+    ended = end(t, row, row.ending or f"ended by itself with code {event.code}")
+    gate.clean_up(t, ended)
+
+
+def _without_a_job(t: Turn, row: Runner) -> None:
+    """The first replacement comes at once, the next ones by backoff; an alarm after some in a row."""
+    pool = t.state.pools[row.pool]
+    exits = pool.exits + 1
+    wait = 0
+    if exits > 1:
+        wait = backoff.delay(t.policy.backoff, exits - 1, t.policy.jitter, f"{row.pool}:exit:{row.order}")
+    t.put_pool(
+        replace(pool, exits=exits, not_before=max(pool.not_before, t.now + wait), why="ended without a job")
+    )
+    schedule_pool(t, row.pool)
+    t.count("ended_without_a_job_total", pool=row.pool)
+    t.note("warning", "runner ended without a job", runner=row.id, code=row.exit_code, in_a_row=exits)
+    if exits == t.policy.alarm_after_exits:
+        t.note("warning", "runners end without a job again and again; look at their logs", pool=row.pool)
+
+
+def _failed(t: Turn, row: Runner, fault: Fault) -> None:
+    pool = t.state.pools[row.pool]
+    failures = pool.failures + 1
+    wait = backoff.delay(t.policy.backoff, failures, t.policy.jitter, f"{row.pool}:fail:{row.order}")
+    t.put_pool(
+        replace(pool, failures=failures, not_before=max(pool.not_before, t.now + wait), why=fault.detail)
+    )
+    schedule_pool(t, row.pool)
+    t.count("start_failures_total", pool=row.pool)
+    t.note("warning", "a runner could not be made", runner=row.id, pool=row.pool, detail=fault.detail)
+
+
+def schedule_pool(t: Turn, name: str) -> None:
+    """Wake when a pool's backoff ends."""
+    until = t.state.pools[name].not_before
+    t.state.agenda.set("pool", name, until if until > t.now else None)
+
+
+def end(t: Turn, row: Runner, why: str) -> Runner:
+    """Make the runner gone: its slot is free, whatever is still to be tidied up."""
+    if row.state is RunnerState.GONE:
+        return t.put_runner(row)
+    if row.hard is None:
+        t.count("wasted_dispatches_total", pool=row.pool)
+    row = replace(row, gate=None, stuck="", asked=None, surplus_since=None, ending=row.ending or why)
+    if row.job is not None or row.hard is None:
+        row = replace(row, consumes=False)
+    return t.put_runner(move_runner(row, RunnerState.GONE, t.now))
+
+
+def on_destroyed(t: Turn, event: EnvironmentDestroyed) -> None:
+    """Nothing of the environment runs any more."""
+    row = t.runner(event.runner)
+    if row is None or row.environment != event.environment:
+        return
+    row = replace(row, cleanup=False)
+    if row.state is RunnerState.GONE:
+        t.put_runner(row)
+    elif row.state in (RunnerState.RETIRING, RunnerState.ABANDONED):
+        left = row.registration is not None and row.fence.accepted is None and row.hard is None
+        end(t, replace(row, unregister=left), row.ending or "destroyed")
+
+
+def on_destroy_failed(t: Turn, event: DestroyFailed) -> None:
+    """The environment is, or may be, still there."""
+    row = t.runner(event.runner)
+    if row is None or row.environment != event.environment:
+        return
+    if row.state is RunnerState.GONE:
+        t.change_runner(row, vetoed_until=t.now + ASK_AGAIN)
+    elif row.state is RunnerState.RETIRING:
+        if event.fault.remedy is Remedy.REFUSED:
+            gate.again_from_retiring(t, row, event.fault.detail)
+        else:
+            abandon(t, row, event.fault.detail)
+    elif row.stopping is not None:
+        t.note("warning", "the listener could not be asked to stop", runner=row.id, detail=event.fault.detail)
+
+
+def abandon(t: Turn, row: Runner, why: str) -> None:
+    """Give the slot back although the environment would not die; it is listed and counted."""
+    t.count("abandoned_total", host=row.host)
+    t.note("warning", "an environment would not die and is abandoned", runner=row.id, detail=why)
+    left = row.registration is not None and row.fence.accepted is None and row.hard is None
+    t.put_runner(
+        move_runner(
+            replace(row, gate=None, consumes=False, unregister=left),
+            RunnerState.ABANDONED,
+            t.now,
+            stuck=f"would not die: {why}",
+        )
+    )
+
+
+def look_up(t: Turn, row: Runner) -> Runner:
+    """Ask the forge about a registration outside the gate, once at a time."""
+    if row.asked is not None or row.registration is None or not scopes.may_call(t, row.scope):
+        return row
+    token = t.draw("token")
+    t.send(LookUpRunner(row.id, row.scope, row.registration, token))
+    return t.change_runner(row, asked=t.now, token=token)
+
+
+def on_looked_up(t: Turn, event: RunnerLookedUp) -> None:
+    """Take in what the forge says of a registration."""
+    row = t.runner(event.runner)
+    if row is None:
+        return
+    if not event.missing:
+        scopes.note_answer(t, row.scope, event.fault)
+    run = row.gate
+    if run is not None and run.phase is GatePhase.ASKING and run.token == event.token:
+        gate.on_flag(t, row, event)
+        return
+    if event.token != row.token:
+        return
+    row = t.change_runner(row, asked=None)
+    if event.missing:
+        _missing(t, row)
+    elif event.fault is None:
+        _found(t, row, event)
+    else:
+        t.change_runner(row, vetoed_until=max(row.vetoed_until, t.now + ASK_AGAIN))
+
+
+def _missing(t: Turn, row: Runner) -> None:
+    if row.state is RunnerState.GONE:
+        t.change_runner(row, unregister=False, leak=None, leak_again=None)
+        return
+    if not scopes.answered_lately(t, row.scope):
+        t.change_runner(row, vetoed_until=max(row.vetoed_until, t.now + ASK_AGAIN))
+    elif row.lost is None:
+        t.change_runner(row, lost=t.now)
+    elif t.now - row.lost >= t.policy.look_again:
+        t.change_runner(row, lost_again=t.now)
+
+
+def _found(t: Turn, row: Runner, event: RunnerLookedUp) -> None:
+    if row.state is RunnerState.GONE:
+        _registration_without_environment(t, row, event)
+        return
+    row = t.change_runner(row, untaken=t.now, lost=None, lost_again=None)
+    if event.busy and row.hard is None:
+        signs.soft(t, row)
+
+
+def _registration_without_environment(t: Turn, row: Runner, event: RunnerLookedUp) -> None:
+    if event.busy:
+        t.change_runner(row, leak=t.now, leak_again=None)
+    elif row.leak is None:
+        t.change_runner(row, leak=t.now)
+    elif t.now - row.leak >= t.policy.look_again:
+        t.count("nominations_total", rule=Rule.LEAKED.value)
+        t.change_runner(row, leak_again=t.now, unregister=True)
+
+
+def remake(t: Turn, row: Runner) -> None:
+    """A runner that nobody took is destroyed: its job is served anew at most once an hour."""
+    job = t.state.jobs.get(row.intent) if row.intent is not None else None
+    if job is None or job.status is not JobStatus.QUEUED:
+        return
+    earliest = job.remade + t.policy.remake_every if job.remade is not None else 0
+    t.change_job(job, remade=t.now, not_before=max(job.not_before, earliest))

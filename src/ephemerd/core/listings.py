@@ -1,0 +1,225 @@
+"""What really runs and what is really registered, against the rows: adoption, losses and leaks.
+
+Absence from a list of registrations proves nothing. An environment counts as lost only when two complete
+listings, a minute apart, miss it. What bears our tag and has no row is held on to first, and may be
+nominated as leaked when it was seen twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ephemerd.core import gate, lifecycle, scopes
+from ephemerd.core.commands import ListEnvironments, WatchRunner
+from ephemerd.core.events import (
+    EnvironmentExited,
+    EnvironmentsListed,
+    FoundEnvironment,
+    FoundRegistration,
+    JobsListed,
+    RegistrationsListed,
+)
+from ephemerd.core.rows import HostRow
+from ephemerd.core.turn import Turn
+from ephemerd.domain.ids import RunnerId, Scope
+from ephemerd.domain.runner import Runner, RunnerState
+
+S = RunnerState
+LISTING_LIMIT = 120_000
+
+
+def ask_environments(t: Turn, row: HostRow) -> None:
+    """List a host's environments where that is due."""
+    if row.asked is not None and t.now - row.asked < LISTING_LIMIT:
+        return
+    if t.now >= row.due and row.configured:
+        row = t.put_host(replace(row, asked=t.now, due=t.now + t.policy.reconcile_every))
+        t.send(ListEnvironments(row.name))
+    schedule(t, row)
+
+
+def schedule(t: Turn, row: HostRow) -> None:
+    """Set when the host wants the next look."""
+    at = row.due if row.asked is None else max(row.due, row.asked + LISTING_LIMIT)
+    t.state.agenda.set("host", row.name, at if row.configured and at > t.now else None)
+
+
+def on_environments(t: Turn, event: EnvironmentsListed) -> None:
+    """Compare what runs on a host with the rows."""
+    host = t.state.hosts.get(event.host)
+    if host is None:
+        return
+    again = False
+    for found in event.found:
+        again = _found(t, found, event.host) or again
+    if event.complete:
+        present = {found.runner: None for found in event.found}
+        again = _absent(t, event.host, present) or again
+        host = replace(host, listed=t.now)
+    due = min(host.due, t.now + t.policy.look_again) if again else host.due
+    row = t.put_host(replace(host, asked=None, due=due))
+    schedule(t, row)
+
+
+def _found(t: Turn, found: FoundEnvironment, host: str) -> bool:
+    """Take in one environment; return whether the host is to be listed again soon."""
+    row = t.runner(found.runner)
+    if row is None:
+        _adopt(t, found, host)
+        return True
+    if row.state is S.GONE:
+        if found.ended:
+            if not row.cleanup:
+                gate.clean_up(t, t.change_runner(row, environment=found.environment, cleanup=True))
+            return False
+        if row.cleanup:
+            return False
+        t.drop_runner(row)
+        _adopt(t, found, host, registration=row.registration, order=row.order)
+        return True
+    if row.environment is None:
+        if row.state is not S.STARTING:
+            return False
+        row = t.change_runner(row, environment=found.environment)
+    if row.absent is not None:
+        row = t.change_runner(row, absent=None)
+    if found.ended:
+        exited = EnvironmentExited(row.id, found.code, found.leftovers)
+        if row.adopted or row.state is S.ABANDONED:
+            lifecycle.on_exited(t, exited)
+        return False
+    if row.adopted and not row.seen_after_start:
+        t.send(WatchRunner(row.id, row.pool, row.environment or ""))
+        t.touch((row.id,))
+        if row.state is S.RETIRING and row.gate is None:
+            gate.again_from_retiring(t, row, "this process life began while it was being destroyed")
+    if row.leak is not None and row.leak_again is None:
+        if t.now - row.leak < t.policy.look_again:
+            return True
+        t.change_runner(row, leak_again=t.now)
+    return False
+
+
+def _adopt(
+    t: Turn, found: FoundEnvironment, host: str, registration: int | None = None, order: int | None = None
+) -> None:
+    """Hold on to an environment of ours that has no row: it keeps a slot until it is proven idle twice."""
+    pool = found.pool if found.pool in t.state.pools else _any_pool(t, host)
+    if pool is None:
+        t.note("warning", "an environment bears our tag and no pool is configured", runner=found.runner)
+        return
+    t.note("warning", "an environment that the store does not know is held on to", runner=found.runner)
+    row = t.put_runner(
+        Runner(
+            id=found.runner,
+            pool=pool,
+            host=host,
+            scope=t.state.pool(pool).scope,
+            order=order if order is not None else t.draw("runner"),
+            state=S.STUCK,
+            since=t.now,
+            created=t.now,
+            registration=registration,
+            environment=found.environment,
+            started=t.now,
+            stuck="the store does not know it; it goes when it was seen twice and is proven idle",
+            adopted=True,
+            seen_after_start=False,
+            leak=t.now,
+        )
+    )
+    if found.ended:
+        lifecycle.on_exited(t, EnvironmentExited(row.id, found.code, found.leftovers))
+    else:
+        t.send(WatchRunner(row.id, pool, found.environment))
+
+
+def _any_pool(t: Turn, host: str) -> str | None:
+    for name in sorted(t.state.pools):
+        if t.state.pools[name].pool.host == host:
+            return name
+    return None
+
+
+def _absent(t: Turn, host: str, present: dict[RunnerId, None]) -> bool:
+    again = False
+    for row in _of_host(t, host):
+        if row.id in present or not (
+            row.environment is not None or (row.adopted and row.state is S.STARTING)
+        ):
+            continue
+        if row.environment is not None and row.started is not None and row.started >= t.now:
+            continue
+        if row.absent is None:
+            t.change_runner(row, absent=t.now)
+            again = True
+        elif t.now - row.absent < t.policy.look_again:
+            again = True
+        else:
+            t.note("warning", "an environment is gone without a word", runner=row.id)
+            left = row.registration is not None and row.hard is None and row.fence.accepted is None
+            lifecycle.end(t, replace(row, unregister=left), "its environment was lost")
+    return again
+
+
+def _of_host(t: Turn, host: str) -> list[Runner]:
+    found = [
+        t.state.runners[name]
+        for pool, row in t.state.pools.items()
+        if row.pool.host == host
+        for name in t.state.index.live.get(pool, ())
+    ]
+    return sorted(found, key=lambda row: row.order)
+
+
+def on_registrations(t: Turn, event: RegistrationsListed) -> None:
+    """Find registrations that bear our store's id and have no environment."""
+    scopes.note_answer(t, event.scope, event.fault)
+    row = replace(t.state.scope(event.scope), registrations_asked=None)
+    if event.fault is None:
+        row = replace(row, registrations_listed=t.now)
+    scopes.keep(t, row)
+    if event.fault is None:
+        for found in event.found:
+            _registration(t, event.scope, found)
+
+
+def _registration(t: Turn, scope: Scope, found: FoundRegistration) -> None:
+    row = t.runner(RunnerId(found.name))
+    if row is None:
+        pool = next((n for n in sorted(t.state.pools) if t.state.pools[n].pool.scope == scope), None)
+        if pool is None:
+            return
+        t.note(
+            "warning",
+            "a registration of ours has no runner",
+            name=found.name,
+            registration=found.registration,
+        )
+        t.put_runner(
+            Runner(
+                id=RunnerId(found.name),
+                pool=pool,
+                host=t.state.pool(pool).host,
+                scope=scope,
+                order=t.draw("runner"),
+                state=S.GONE,
+                since=t.now,
+                created=t.now,
+                registration=found.registration,
+                leak=t.now,
+                ending="known by its registration alone",
+            )
+        )
+    elif row.state is S.GONE and not row.unregister and row.leak is None:
+        t.change_runner(row, registration=found.registration, leak=t.now, leak_again=None)
+
+
+def on_jobs(t: Turn, event: JobsListed) -> None:
+    """A scope's queued and running jobs were read; each came as a report before this."""
+    scopes.note_answer(t, event.scope, event.fault)
+    row = replace(t.state.scope(event.scope), jobs_asked=None)
+    if event.fault is None:
+        row = replace(row, jobs_listed=t.now)
+    scopes.keep(t, row)
+    t.touch(runner.id for runner in t.state.live_of_scope(event.scope))

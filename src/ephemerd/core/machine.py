@@ -1,0 +1,237 @@
+"""The core: `handle(event, now) -> Step`, and nothing that touches the world.
+
+Every turn is: take the event in, then settle (match what changed, plan, look at whoever was touched)
+until nothing changes any more, then set the moments at which the touched ones want to be looked at.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ephemerd.core import (
+    boot,
+    codec,
+    examine,
+    gate,
+    jobs,
+    lifecycle,
+    listings,
+    orders,
+    plan,
+    scopes,
+    signs,
+)
+from ephemerd.core import events as ev
+from ephemerd.core.state import Rows, State, load
+from ephemerd.core.step import Step
+from ephemerd.core.turn import Turn, job_moment
+from ephemerd.domain.ids import JobKey, RunnerId, parse_job_key
+
+RULES = "1"
+"""Version of the rules: a journal segment is replayed by the rules that wrote it."""
+
+MOST_ROUNDS = 200
+"""A turn that has not settled after so many rounds never will: that is a bug, and is said so."""
+
+
+class Unsettled(Exception):
+    """A turn went round and round; the message names the runners that kept changing."""
+
+
+class Core:
+    """The whole scheduler as one value. `now` is in ms and never goes back."""
+
+    def __init__(self, rows: Rows | None = None, now: int = 0) -> None:
+        """Build a core from decoded rows (kind -> id -> row) as they stood at `now` (ms)."""
+        self.state: State = load(rows or {})
+        if rows:
+            rearm(Turn(self.state, now))
+
+    def handle(self, event: ev.Event, now: int) -> Step:
+        """Take in one event and return everything that follows from it."""
+        t = Turn(self.state, now)
+        dispatch(t, event)
+        self._settle(t)
+        return t.step()
+
+    def next_wake(self) -> int | None:
+        """Return when the core wants a `Woke` (ms), or None."""
+        return self.state.agenda.next()
+
+    def cordoned(self, pool: str) -> bool:
+        """Say whether nothing is planned in a pool because a person asked."""
+        row = self.state.pools.get(pool)
+        host = self.state.hosts.get(row.pool.host) if row is not None else None
+        return bool(
+            self.state.meta.get("cordoned") or (row and row.cordoned) or (host is not None and host.cordoned)
+        )
+
+    def draining(self) -> bool:
+        """Say whether the whole daemon drains."""
+        return bool(self.state.meta.get("draining"))
+
+    def checkpoint(self) -> dict[str, Any]:
+        """Return all rows in plain form, from which `Core(rows)` builds an equal core."""
+        state = self.state
+        rows: dict[str, dict[str, Any]] = {
+            "runner": {name: codec.encode_row("runner", row) for name, row in state.runners.items()},
+            "job": {str(key): codec.encode_row("job", row) for key, row in state.jobs.items()},
+            "scope": {name: codec.encode_row("scope", row) for name, row in state.scopes.items()},
+            "pool": {name: codec.encode_row("pool", row) for name, row in state.pools.items()},
+            "host": {name: codec.encode_row("host", row) for name, row in state.hosts.items()},
+            "class": {name: codec.encode_row("class", row) for name, row in state.classes.items()},
+            "counter": {name: codec.encode_row("counter", value) for name, value in state.counters.items()},
+            "policy": {"policy": codec.encode_row("policy", state.policy)},
+            "meta": {name: codec.encode_row("meta", value) for name, value in state.meta.items()},
+        }
+        return {"rules": RULES, "rows": rows}
+
+    def _settle(self, t: Turn) -> None:
+        looked: dict[RunnerId, None] = {}
+        for _ in range(MOST_ROUNDS):
+            changed = plan.settle(t)
+            changed = plan.provision(t) or changed
+            touched = sorted(t.touched, key=lambda name: _order(t, name))
+            t.touched.clear()
+            for name in touched:
+                examine.examine(t, name)
+                looked[name] = None
+            if not touched and not changed:
+                break
+        else:
+            raise Unsettled(f"no end at {t.now}: {', '.join(sorted(t.touched)[:5])}")
+        for name in looked:
+            row = t.runner(name)
+            if row is not None:
+                t.state.agenda.set("runner", name, examine.next_look(t, row))
+
+
+def _order(t: Turn, name: RunnerId) -> tuple[int, str]:
+    row = t.state.runners.get(name)
+    return (row.order if row is not None else 0, name)
+
+
+def rearm(t: Turn) -> None:
+    """Derive what is not in the rows: which pool serves which class, and every moment of the agenda."""
+    state = t.state
+    plan.relink(t)
+    for row in state.runners.values():
+        state.agenda.set("runner", row.id, examine.next_look(t, row))
+    for job in state.jobs.values():
+        moment = job_moment(job, t.policy, t.now)
+        if moment is not None:
+            state.agenda.set("job", str(job.key), moment)
+    for scope in state.scopes.values():
+        scopes.schedule(t, scope)
+    for host in state.hosts.values():
+        listings.schedule(t, host)
+    for name in state.pools:
+        lifecycle.schedule_pool(t, name)
+    if "sweep" in state.meta:
+        state.agenda.set("sweep", "", int(state.meta["sweep"]))
+
+
+def dispatch(t: Turn, event: ev.Event) -> None:
+    """Hand an event to what takes it in."""
+    match event:
+        case ev.Woke() | ev.ClockStepped():
+            _due(t)
+        case ev.JobReported():
+            jobs.on_reported(t, event)
+        case ev.SignSeen():
+            signs.on_sign(t, event)
+        case ev.Booted():
+            boot.on_booted(t, event)
+        case ev.JobLookedUp():
+            jobs.on_looked_up(t, event)
+        case ev.ScopeAnswered():
+            _scope_answered(t, event)
+        case ev.CordonOrdered() | ev.DrainOrdered():
+            orders.on_cordon(t, event)
+        case ev.UncordonOrdered():
+            orders.on_uncordon(t, event)
+        case ev.KillOrdered():
+            orders.on_kill(t, event)
+        case ev.SweepOrdered():
+            orders.touch_live(t)
+        case ev.EnvironmentsListed():
+            listings.on_environments(t, event)
+        case ev.RegistrationsListed():
+            listings.on_registrations(t, event)
+        case ev.JobsListed():
+            listings.on_jobs(t, event)
+        case _:
+            _answer_about_runner(t, event)
+
+
+RunnerAnswer = (
+    ev.Registered
+    | ev.RegistrationFailed
+    | ev.NameLookedUp
+    | ev.EnvironmentStarted
+    | ev.StartFailed
+    | ev.EnvironmentExited
+    | ev.Probed
+    | ev.RunnerLookedUp
+    | ev.FenceAnswered
+    | ev.EnvironmentDestroyed
+    | ev.DestroyFailed
+)
+
+
+def _answer_about_runner(t: Turn, event: RunnerAnswer) -> None:
+    t.concern(event.runner)
+    match event:
+        case ev.Registered():
+            lifecycle.on_registered(t, event)
+        case ev.RegistrationFailed():
+            lifecycle.on_registration_failed(t, event)
+        case ev.NameLookedUp():
+            lifecycle.on_name_looked_up(t, event)
+        case ev.EnvironmentStarted():
+            lifecycle.on_started(t, event)
+        case ev.StartFailed():
+            lifecycle.on_start_failed(t, event)
+        case ev.EnvironmentExited():
+            lifecycle.on_exited(t, event)
+        case ev.Probed():
+            gate.on_probed(t, event)
+        case ev.RunnerLookedUp():
+            lifecycle.on_looked_up(t, event)
+        case ev.FenceAnswered():
+            gate.on_fence(t, event)
+        case ev.EnvironmentDestroyed():
+            lifecycle.on_destroyed(t, event)
+        case ev.DestroyFailed():
+            lifecycle.on_destroy_failed(t, event)
+
+
+def _scope_answered(t: Turn, event: ev.ScopeAnswered) -> None:
+    if event.limited_until is not None:
+        scopes.limit(t, event.scope, event.limited_until)
+    else:
+        scopes.note_answer(t, event.scope, None)
+
+
+def _due(t: Turn) -> None:
+    """The time has come for whoever set it."""
+    for kind, name in t.state.agenda.due(t.now):
+        if kind == "runner":
+            t.touch((RunnerId(name),))
+        elif kind == "job":
+            _job_due(t, parse_job_key(name))
+        elif kind == "scope":
+            scopes.due(t, t.state.scopes[name])
+        elif kind == "host":
+            listings.ask_environments(t, t.state.hosts[name])
+        elif kind == "sweep":
+            orders.touch_live(t)
+            jobs.prune(t)
+            t.set_meta("sweep", t.now + t.policy.nominate_every)
+            t.state.agenda.set("sweep", "", t.now + t.policy.nominate_every)
+
+
+def _job_due(t: Turn, key: JobKey | None) -> None:
+    job = t.state.jobs.get(key) if key is not None else None
+    if job is not None:
+        jobs.due(t, job)

@@ -1,0 +1,223 @@
+"""The nomination rules: who could go, and why. They nominate and have no authority.
+
+`nominee` is asked for a runner whenever something about it changed and at each moment at which a rule
+could begin to hold (`moments`), so nothing waits for a sweep; the sweep every `nominate_every` asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ephemerd.core import plan
+from ephemerd.core.turn import Turn
+from ephemerd.domain.pool import Pool
+from ephemerd.domain.runner import Rule, Runner, RunnerState
+
+S = RunnerState
+ENDABLE = frozenset({S.STARTING, S.LISTENING, S.ASSIGNED, S.RUNNING, S.FINISHING, S.STUCK})
+
+
+def nominee(t: Turn, row: Runner) -> tuple[Rule, str] | None:
+    """Return the first rule that nominates the runner, with a sentence, or None."""
+    if row.state not in ENDABLE:
+        return None
+    pool = t.state.pool(row.pool)
+    if row.order_given is not None:
+        return Rule.OPERATOR, f"{row.order_given.who} asked: {row.order_given.reason}"
+    found = _overdue(t, row, pool) or _unborn(row) or _finished(t, row) or _spent(t, row)
+    if found is not None or not t.policy.orphan_sweep:
+        return found
+    if _rests(t, row, pool):
+        return None
+    return (
+        _leaked(t, row)
+        or _expired(t, row, pool)
+        or _surplus(t, row, pool)
+        or _displaced(t, row)
+        or _cordoned(t, row)
+    )
+
+
+def still(t: Turn, row: Runner, rule: Rule) -> bool:
+    """Say, just before the fence, whether a rule that rests on the matching still holds."""
+    if rule is Rule.SURPLUS:
+        return _surplus(t, row, t.state.pool(row.pool)) is not None
+    if rule is Rule.DISPLACED:
+        return _displaced(t, row) is not None
+    return True
+
+
+def _rests(t: Turn, row: Runner, pool: Pool) -> bool:
+    """After a start, what could rest on events that were missed waits (DOMAIN.md section 5, end)."""
+    scope = t.state.scope(pool.scope)
+    if not pool.observed and (scope.jobs_listed is None or scope.jobs_listed < t.state.booted):
+        return True
+    if not row.adopted:
+        return False
+    if not row.seen_after_start or scope.jobs_listed is None:
+        return True
+    return t.now < t.state.booted + pool.orphan_grace
+
+
+def _overdue(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
+    if pool.job_timeout is None or row.hard is None or row.state is not S.RUNNING:
+        return None
+    ran = t.now - row.hard
+    if ran < pool.job_timeout:
+        return None
+    if row.stopping is not None and t.now - row.stopping < t.policy.overdue_grace:
+        return None
+    return (
+        Rule.OVERDUE,
+        f"its job has run for {ran} ms, longer than the pool's job_timeout {pool.job_timeout} ms",
+    )
+
+
+def _unborn(row: Runner) -> tuple[Rule, str] | None:
+    if row.state is S.STARTING and row.late:
+        return Rule.UNBORN, "it did not listen within the provision limit"
+    return None
+
+
+def _finished(t: Turn, row: Runner) -> tuple[Rule, str] | None:
+    if row.state is S.FINISHING and t.now - row.since >= t.policy.exit_grace:
+        return Rule.FINISHED, f"its job is over by {row.over_via}, and it did not leave within the exit grace"
+    return None
+
+
+def _spent(t: Turn, row: Runner) -> tuple[Rule, str] | None:
+    if row.hard is not None and row.over is None:
+        return None
+    if row.soft_last is not None and t.now - row.soft_last < t.policy.soft_sign_life:
+        return None
+    if row.fence.accepted is not None:
+        return Rule.SPENT, "the forge accepted its deregistration, and no job came"
+    if row.lost_again is not None or row.fence.missing_again is not None:
+        return Rule.SPENT, "its registration is gone, seen so twice, and no job came"
+    return None
+
+
+def _leaked(t: Turn, row: Runner) -> tuple[Rule, str] | None:
+    if row.leak is not None and row.leak_again is not None and row.hard is None:
+        return Rule.LEAKED, "an environment with our tag that the store does not know, seen twice"
+    return None
+
+
+def _expired(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
+    if row.state is not S.LISTENING or row.listening is None:
+        return None
+    idle = t.now - max(row.listening, row.since)
+    if idle < pool.orphan_grace:
+        return None
+    if row.surplus_since is None and row.untaken is None and row.lost is None:
+        return None
+    if row.surplus_since is not None and _is_warm(t, row, pool) and idle < t.policy.max_idle_age:
+        return None
+    return Rule.EXPIRED, f"dispatched but never assigned a job within the grace window ({idle} ms)"
+
+
+def _is_warm(t: Turn, row: Runner, pool: Pool) -> bool:
+    """Say whether the runner is one of the pool's `min_idle` spares."""
+    if pool.min_idle <= 0:
+        return False
+    kept = 0
+    for other in sorted((t.state.runners[n] for n in t.state.index.supply.get(pool.name, ())), key=_age):
+        if other.surplus_since is None:
+            continue
+        if other.id == row.id:
+            return kept < pool.min_idle
+        kept += 1
+    return False
+
+
+def _age(row: Runner) -> int:
+    return row.order
+
+
+def _surplus(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
+    if row.state is not S.LISTENING or row.surplus_since is None or _is_warm(t, row, pool):
+        return None
+    if t.now - row.surplus_since < pool.surplus_grace or not plan.discharged(t, row):
+        return None
+    return Rule.SURPLUS, "its job is demand no more, and the matching leaves it over"
+
+
+def _displaced(t: Turn, row: Runner) -> tuple[Rule, str] | None:
+    if row.state is not S.LISTENING or row.listening is None:
+        return None
+    if t.now - max(row.listening, row.since) < t.policy.displaced_after:
+        return None
+    if t.state.slots_free(row.host) > 0:
+        return None
+    wanted = _blocked(t, row)
+    if wanted <= _leaving(t, row):
+        return None
+    return Rule.DISPLACED, "demand that it cannot serve waits for its slot"
+
+
+def _blocked(t: Turn, row: Runner) -> int:
+    """Count the demand that waits for a slot of the runner's host and that the runner cannot serve."""
+    units = 0
+    for group in t.state.index.groups.values():
+        if group.unmatched <= 0 or row.pool in group.pools:
+            continue
+        for name in group.pools:
+            pool = t.state.pools[name]
+            open_ = pool.pool.host == row.host and pool.configured and not pool.cordoned
+            if open_ and len(t.state.index.live.get(name, ())) < pool.pool.max_concurrent:
+                units += group.unmatched
+                break
+    return units
+
+
+def _leaving(t: Turn, row: Runner) -> int:
+    """Count the other runners of the host that are on their way out already."""
+    units = 0
+    for name, pool in t.state.pools.items():
+        if pool.pool.host != row.host:
+            continue
+        for other in t.state.index.live.get(name, ()):
+            runner = t.state.runners[other]
+            if runner.id != row.id and (runner.state is S.RETIRING or _yields(runner)):
+                units += 1
+    return units
+
+
+def _yields(row: Runner) -> bool:
+    return row.gate is not None and row.gate.rule in (Rule.DISPLACED, Rule.SURPLUS, Rule.EXPIRED)
+
+
+def _cordoned(t: Turn, row: Runner) -> tuple[Rule, str] | None:
+    if row.state is not S.LISTENING:
+        return None
+    host = t.state.hosts.get(row.host)
+    why = (
+        t.state.pools[row.pool].cordoned
+        or (host.cordoned if host else "")
+        or t.state.meta.get("cordoned", "")
+    )
+    return (Rule.CORDONED, f"cordoned: {why}") if why else None
+
+
+def moments(t: Turn, row: Runner) -> Iterator[int]:
+    """Yield the times (ms) at which a rule could begin to hold for the runner as it stands."""
+    pool, policy = t.state.pool(row.pool), t.policy
+    if row.adopted:
+        yield t.state.booted + pool.orphan_grace
+    if row.state is S.LISTENING and row.listening is not None:
+        begun = max(row.listening, row.since)
+        yield begun + policy.hold_after
+        yield begun + policy.displaced_after
+        yield begun + pool.orphan_grace
+        if pool.min_idle > 0:
+            yield begun + policy.max_idle_age
+        if row.surplus_since is not None:
+            yield row.surplus_since + pool.surplus_grace
+    elif row.state is S.FINISHING:
+        yield row.since + policy.exit_grace
+    elif row.state is S.RUNNING and pool.job_timeout is not None and row.hard is not None:
+        yield row.hard + pool.job_timeout
+        if row.stopping is not None:
+            yield row.stopping + policy.overdue_grace
+    if row.soft_last is not None:
+        yield row.soft_last + policy.soft_sign_life

@@ -1,0 +1,85 @@
+"""Rows of the core's own: what is kept of a scope, a pool and a class of demand. Times are ms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ephemerd.domain.ids import Scope
+from ephemerd.domain.pool import Pool
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeRow:
+    """How a scope of a forge answers.
+
+    answered        last normal answer
+    silent          since when it gives no answer (timeout, 5xx); one call a minute tries it
+    next_try        when the next such call may go out
+    limited_until   a rate limit's reset; denied_until: a refused credential is tried again then
+    denied          what the forge said when it refused the credential
+    jobs_due, registrations_due   when the next listing is to go out
+    jobs_asked, registrations_asked   when one went out that has not been answered
+    jobs_listed, registrations_listed last complete listing since this process life began
+    """
+
+    scope: Scope
+    answered: int | None = None
+    silent: int | None = None
+    next_try: int = 0
+    limited_until: int = 0
+    denied_until: int = 0
+    denied: str = ""
+    jobs_due: int = 0
+    registrations_due: int = 0
+    jobs_asked: int | None = None
+    registrations_asked: int | None = None
+    jobs_listed: int | None = None
+    registrations_listed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRow:
+    """What happened to a pool. `pool` is its last known configuration, kept for runners that outlive it.
+
+    failures, exits   in a row: failed registrations or starts; exits without a job
+    not_before        backoff of both; why: the last fault
+    cordoned          who and why; "" where it is not
+    """
+
+    pool: Pool
+    configured: bool = True
+    failures: int = 0
+    exits: int = 0
+    not_before: int = 0
+    why: str = ""
+    cordoned: str = ""
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HostRow:
+    """What an operator ordered for a host, and when its environments were last listed."""
+
+    name: str
+    slots: int
+    configured: bool = True
+    cordoned: str = ""
+    draining: bool = False
+    listed: int | None = None
+    asked: int | None = None
+    due: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRow:
+    """Fairness and holding back of one class of demand.
+
+    served   number of the last dispatch for it
+    held     the forge may be holding back: no further runner but by credit
+    credits  runners that may still be made; grant: how many the next taken runner adds
+    """
+
+    served: int = 0
+    held: bool = False
+    credits: int = 0
+    grant: int = 1

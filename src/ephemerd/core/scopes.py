@@ -1,0 +1,143 @@
+"""How a scope answers, and whether another call may go to it now.
+
+While a scope gives no answer, one call a minute tries it and all else waits. A rate limit waits for its
+reset. A refused credential stops the scope and is tried again rarely.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ephemerd.core.commands import ListJobs, ListRegistrations
+from ephemerd.core.rows import ScopeRow
+from ephemerd.core.turn import Turn
+from ephemerd.domain.errors import Fault, Remedy
+from ephemerd.domain.ids import Scope
+
+ANSWER_KEPT_FOR = 10_000
+"""An answer is written down at most once in so many ms; "within a minute" needs no more."""
+
+LIMIT_WITHOUT_WORD = 60_000
+"""GitHub: a limit without a `retry-after` wants at least a minute (github.md 7.2)."""
+
+LISTING_LIMIT = 600_000
+"""A listing that was not answered for so long (ms) is asked for again."""
+
+
+def may_call(t: Turn, scope: Scope) -> bool:
+    """Say whether a call may go out now; saying yes uses up the trial call of a scope in trouble."""
+    row = t.state.scope(scope)
+    if t.now < row.limited_until or t.now < row.denied_until:
+        return False
+    if row.denied:
+        keep(t, replace(row, denied_until=t.now + t.policy.denied_retry))
+        return True
+    if row.silent is not None:
+        if t.now < row.next_try:
+            return False
+        keep(t, replace(row, next_try=t.now + t.policy.try_silent_every))
+    return True
+
+
+def is_open(t: Turn, scope: Scope) -> bool:
+    """Say whether a scope is in no trouble at all."""
+    row = t.state.scope(scope)
+    return t.now >= row.limited_until and not row.denied and row.silent is None
+
+
+def answered_lately(t: Turn, scope: Scope) -> bool:
+    """Say whether some call on the scope was answered normally within a minute."""
+    answered = t.state.scope(scope).answered
+    return answered is not None and t.now - answered <= t.policy.look_again
+
+
+def note_answer(t: Turn, scope: Scope, fault: Fault | None) -> None:
+    """Take in how a call on the scope ended: normally (None) or with a fault."""
+    if fault is None or fault.remedy is Remedy.REFUSED:
+        _answered(t, scope)
+    elif fault.remedy is Remedy.RETRY:
+        _silent(t, scope, fault)
+    elif fault.remedy is Remedy.LIMITED:
+        limit(t, scope, t.now + (fault.after_ms or LIMIT_WITHOUT_WORD))
+    elif fault.remedy is Remedy.DENIED:
+        row = t.state.scope(scope)
+        if not row.denied:
+            t.note("warning", "the forge refuses our credential", scope=scope, detail=fault.detail)
+        keep(t, replace(row, denied=fault.detail, denied_until=t.now + t.policy.denied_retry))
+
+
+def limit(t: Turn, scope: Scope, until: int) -> None:
+    """Keep quiet toward a scope until `until` (ms)."""
+    row = t.state.scope(scope)
+    if until > row.limited_until:
+        t.note("warning", "the forge limits our requests", scope=scope, wait_ms=until - t.now)
+        keep(t, replace(row, limited_until=until))
+
+
+def keep(t: Turn, row: ScopeRow) -> None:
+    """Put the row and set when the scope wants the next look."""
+    t.put_scope(row)
+    schedule(t, row)
+
+
+def schedule(t: Turn, row: ScopeRow) -> None:
+    """Set when the scope wants the next look."""
+    moments = [row.jobs_due, row.registrations_due, row.limited_until, row.denied_until]
+    if row.silent is not None:
+        moments.append(row.next_try)
+    asked = (row.jobs_asked, row.registrations_asked)
+    moments.extend(moment + LISTING_LIMIT for moment in asked if moment is not None)
+    later = [moment for moment in moments if moment > t.now]
+    t.state.agenda.set("scope", str(row.scope), min(later) if later else None)
+
+
+def due(t: Turn, row: ScopeRow) -> None:
+    """A moment of the scope has come: list what is due, and look again at its runners."""
+    list_if_due(t, row.scope)
+    t.touch(runner.id for runner in t.state.live_of_scope(row.scope))
+    t.touch(
+        name for name, runner in t.state.runners.items() if runner.unregister and runner.scope == row.scope
+    )
+    schedule(t, t.state.scope(row.scope))
+
+
+def list_if_due(t: Turn, scope: Scope) -> None:
+    """Send the listings whose time has come, where the scope may be called."""
+    row = t.state.scope(scope)
+    if _wanted(t, row.jobs_due, row.jobs_asked) and may_call(t, scope):
+        row = replace(t.state.scope(scope), jobs_asked=t.now, jobs_due=t.now + t.policy.reconcile_every)
+        keep(t, row)
+        t.send(ListJobs(scope))
+    if _wanted(t, row.registrations_due, row.registrations_asked) and may_call(t, scope):
+        row = replace(
+            t.state.scope(scope),
+            registrations_asked=t.now,
+            registrations_due=t.now + t.policy.reconcile_every,
+        )
+        keep(t, row)
+        t.send(ListRegistrations(scope))
+
+
+def _wanted(t: Turn, due_at: int, asked: int | None) -> bool:
+    if asked is not None and t.now - asked < LISTING_LIMIT:
+        return False
+    return t.now >= due_at
+
+
+def _answered(t: Turn, scope: Scope) -> None:
+    row = t.state.scope(scope)
+    trouble = row.silent is not None or bool(row.denied)
+    if not trouble and row.answered is not None and t.now - row.answered < ANSWER_KEPT_FOR:
+        return
+    keep(t, replace(row, answered=t.now, silent=None, next_try=0, denied="", denied_until=0))
+    if trouble:
+        t.note("info", "the forge answers again", scope=scope)
+        due(t, t.state.scope(scope))
+
+
+def _silent(t: Turn, scope: Scope, fault: Fault) -> None:
+    row = t.state.scope(scope)
+    if row.silent is None:
+        t.note("warning", "the forge gives no answer", scope=scope, detail=fault.detail)
+        row = replace(row, silent=t.now)
+    keep(t, replace(row, next_try=t.now + t.policy.try_silent_every))

@@ -1,0 +1,139 @@
+"""Signs of a job: hard ones bind a runner until it is gone, soft ones for a quarter of an hour.
+
+A sign is a latch: nothing un-sees it. Each one raises the runner's generation, against which the gate
+re-validates, so that whatever is learnt during a gate run stops it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ephemerd.core import holding
+from ephemerd.core.events import SignSeen
+from ephemerd.core.transitions import RUNNER_EDGES, move_runner
+from ephemerd.core.turn import Turn
+from ephemerd.domain.job import Job, Told
+from ephemerd.domain.runner import FINAL, Runner, RunnerState
+from ephemerd.domain.verdict import HARD_SIGNS, SOFT_SIGNS, Sign
+
+SOFT_FROM = frozenset({RunnerState.STARTING, RunnerState.LISTENING, RunnerState.STUCK})
+HARD_FROM = SOFT_FROM | {RunnerState.ASSIGNED}
+
+
+def on_sign(t: Turn, event: SignSeen) -> None:
+    """Take in what a followed file or the process table told without being asked."""
+    row = t.runner(event.runner)
+    if row is None or row.state in FINAL:
+        return
+    t.concern(row.id)
+    if event.sign is Sign.LISTENING:
+        listens(t, row)
+    elif event.sign in SOFT_SIGNS:
+        soft(t, row)
+    elif event.sign is Sign.WORKER:
+        hard(t, row, worker=True)
+    elif event.sign in HARD_SIGNS:
+        hard(t, row, announced=True)
+    elif event.sign is Sign.ENDED:
+        over(t, row, "log")
+    else:
+        t.note("info", "the listener skipped a job that it was offered", runner=row.id)
+
+
+def listens(t: Turn, row: Runner) -> None:
+    """The listener is connected."""
+    if row.listening is None:
+        row = t.change_runner(row, listening=t.now)
+    if row.state is RunnerState.STARTING or (row.state is RunnerState.STUCK and row.leak is not None):
+        t.put_runner(move_runner(row, RunnerState.LISTENING, t.now))
+        pool = t.state.pools[row.pool]
+        if pool.failures:
+            t.put_pool(replace(pool, failures=0, why=""))
+
+
+def soft(t: Turn, row: Runner) -> Runner:
+    """An offer, an acknowledgement, a busy flag or a refused fence: bound for a while."""
+    first = row.soft is None and row.hard is None
+    row = replace(
+        row,
+        signs=row.signs + 1,
+        soft=row.soft if row.soft is not None else t.now,
+        soft_last=t.now,
+        consumes=row.consumes or (row.job is None and row.hard is None),
+    )
+    if row.state in SOFT_FROM:
+        row = move_runner(row, RunnerState.ASSIGNED, t.now)
+    row = t.put_runner(row)
+    if first:
+        holding.taken(t, row)
+    return row
+
+
+def hard(t: Turn, row: Runner, *, worker: bool = False, announced: bool = False) -> Runner:
+    """An announcement, a worker, or the forge naming the runner: bound until it is gone."""
+    first = row.hard is None
+    new_job = announced and row.over is not None
+    row = replace(
+        row,
+        signs=row.signs + 1,
+        hard=row.hard if row.hard is not None else t.now,
+        hard_last=t.now,
+        worker=t.now if worker else row.worker,
+        consumes=row.consumes or (first and row.job is None),
+        stuck="" if first else row.stuck,
+    )
+    if new_job:
+        row = replace(row, over=None, over_via="")
+    if row.state in HARD_FROM or (row.state is RunnerState.FINISHING and new_job):
+        row = move_runner(row, RunnerState.RUNNING, t.now)
+    row = t.put_runner(row)
+    if first:
+        _first_hard(t, row)
+    return row
+
+
+def _first_hard(t: Turn, row: Runner) -> None:
+    if row.soft is None:
+        holding.taken(t, row)
+    pool = t.state.pools[row.pool]
+    if pool.exits:
+        t.put_pool(replace(pool, exits=0, not_before=0 if not pool.failures else pool.not_before))
+
+
+def over(t: Turn, row: Runner, via: str) -> Runner:
+    """The runner's one job is over by its log, an event or a read: it should leave by itself now."""
+    if row.over is None:
+        row = replace(row, over=t.now, over_via=via)
+    elif row.over_via == "log" and via != "log":
+        row = replace(row, over_via=via)
+    if row.state is not RunnerState.FINISHING and RunnerState.FINISHING in RUNNER_EDGES[row.state]:
+        row = move_runner(row, RunnerState.FINISHING, t.now)
+    return t.put_runner(row)
+
+
+def named(t: Turn, row: Runner, job: Job, *, over: bool, told: Told) -> None:
+    """The forge named this runner for a job: a hard sign, and the name of what it runs.
+
+    A report about a job that the runner had before another one changes neither name nor state.
+    """
+    if row.job == job.key and not over:
+        return
+    if row.job is None or (row.job != job.key and not over):
+        row = t.put_runner(replace(row, job=job.key, consumes=False))
+    if row.state in FINAL:
+        return
+    if row.hard is None or not over:
+        row = hard(t, row)
+    if over and row.job == job.key:
+        _over_by_forge(t, row, told)
+
+
+def _over_by_forge(t: Turn, row: Runner, told: Told) -> None:
+    over(t, row, "event" if told is Told.WEBHOOK else "read")
+
+
+def lapse(t: Turn, row: Runner) -> Runner:
+    """The soft sign is older than its life and no hard one came: the runner may be supply again."""
+    fence = replace(row.fence, sent=None, refused=None) if row.fence.accepted is None else row.fence
+    row = replace(row, consumes=False, fence=fence, stuck="")
+    return t.put_runner(move_runner(row, RunnerState.LISTENING, t.now))

@@ -1,0 +1,34 @@
+"""What one call of `handle` gives back: commands, changed rows, decisions, notes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ephemerd.core.commands import Command
+from ephemerd.domain.runner import Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A line for the log. `level` is info or warning; `fields` are sorted pairs."""
+
+    level: str
+    text: str
+    fields: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The whole effect of one event.
+
+    changed     (kind, id, row or None for a deletion); kinds are `job`, `runner`, `scope`, `pool`,
+                `host`, `counter`, `meta`, `class`; rows are domain values or plain ones
+    subjects    runner ids and job keys (as text) that the event and its effects concern, sorted
+    """
+
+    commands: tuple[Command, ...]
+    changed: tuple[tuple[str, str, Any], ...]
+    decisions: tuple[Decision, ...]
+    notes: tuple[Note, ...]
+    subjects: tuple[str, ...]

@@ -1,0 +1,185 @@
+"""One turn: the handling of one event. Everything that changes or leaves the core goes through it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from ephemerd.core.commands import Command
+from ephemerd.core.rows import ClassRow, HostRow, PoolRow, ScopeRow
+from ephemerd.core.state import State
+from ephemerd.core.step import Note, Step
+from ephemerd.domain.ids import JobKey, RunnerId
+from ephemerd.domain.job import Job
+from ephemerd.domain.pool import Policy
+from ephemerd.domain.runner import Decision, Runner
+
+
+class Turn:
+    """Collects the effects of one event at `now` (ms) and keeps the indexes true as rows change."""
+
+    __slots__ = ("_changed", "_commands", "_decisions", "_notes", "_subjects", "now", "state", "touched")
+
+    def __init__(self, state: State, now: int) -> None:
+        self.state = state
+        self.now = now
+        self.touched: dict[RunnerId, None] = {}
+        self._commands: list[Command] = []
+        self._changed: dict[tuple[str, str], Any] = {}
+        self._decisions: list[Decision] = []
+        self._notes: list[Note] = []
+        self._subjects: dict[str, None] = {}
+
+    @property
+    def policy(self) -> Policy:
+        return self.state.setup.policy
+
+    def runner(self, name: RunnerId) -> Runner | None:
+        return self.state.runners.get(name)
+
+    def put_runner(self, row: Runner) -> Runner:
+        """Make this the runner's row; the runner is examined again before the turn ends."""
+        old = self.state.runners.get(row.id)
+        if old == row:
+            return row
+        self.state.runners[row.id] = row
+        self.state.index.runner_changed(old, row)
+        self._changed["runner", row.id] = row
+        self.touched[row.id] = None
+        self._subjects[row.id] = None
+        if row.job is not None:
+            self._subjects[str(row.job)] = None
+        return row
+
+    def change_runner(self, row: Runner, **changes: Any) -> Runner:
+        """Put the row with some fields changed."""
+        return self.put_runner(replace(row, **changes))
+
+    def drop_runner(self, row: Runner) -> None:
+        """Forget a runner that is over and done with."""
+        self.state.index.runner_changed(row, None)
+        del self.state.runners[row.id]
+        self._changed["runner", row.id] = None
+        self.state.agenda.set("runner", row.id, None)
+        self.touched.pop(row.id, None)
+
+    def touch(self, names: Iterable[RunnerId]) -> None:
+        """Have these runners examined before the turn ends."""
+        for name in names:
+            self.touched[name] = None
+
+    def put_job(self, row: Job) -> Job:
+        """Make this the job's row."""
+        old = self.state.jobs.get(row.key)
+        if old == row:
+            return row
+        self.state.jobs[row.key] = row
+        self.state.index.job_changed(old, row, self.state.host_of)
+        self._changed["job", str(row.key)] = row
+        self._subjects[str(row.key)] = None
+        self.state.agenda.set("job", str(row.key), job_moment(row, self.policy, self.now))
+        return row
+
+    def change_job(self, row: Job, **changes: Any) -> Job:
+        """Put the row with some fields changed."""
+        return self.put_job(replace(row, **changes))
+
+    def drop_job(self, key: JobKey) -> None:
+        """Forget a finished job."""
+        old = self.state.jobs.pop(key)
+        self.state.index.job_changed(old, None, self.state.host_of)
+        self._changed["job", str(key)] = None
+        self.state.agenda.set("job", str(key), None)
+
+    def put_scope(self, row: ScopeRow) -> ScopeRow:
+        self.state.scopes[str(row.scope)] = row
+        self._changed["scope", str(row.scope)] = row
+        return row
+
+    def put_pool(self, row: PoolRow) -> PoolRow:
+        self.state.pools[row.pool.name] = row
+        self._changed["pool", row.pool.name] = row
+        return row
+
+    def put_host(self, row: HostRow) -> HostRow:
+        self.state.hosts[row.name] = row
+        self._changed["host", row.name] = row
+        return row
+
+    def put_class(self, name: str, row: ClassRow | None) -> None:
+        """Keep, or forget (None), what is known of a class of demand."""
+        if row is None:
+            if self.state.classes.pop(name, None) is not None:
+                self._changed["class", name] = None
+            return
+        self.state.classes[name] = row
+        self._changed["class", name] = row
+
+    def put_policy(self, row: Policy) -> None:
+        """Keep the policy, so that the rows alone give an equal core."""
+        self._changed["policy", "policy"] = row
+
+    def set_meta(self, name: str, value: Any) -> None:
+        self.state.meta[name] = value
+        self._changed["meta", name] = value
+
+    def draw(self, name: str) -> int:
+        """Return the next number of a persisted sequence (1, 2, …)."""
+        value = int(self.state.meta.get(name, 0)) + 1
+        self.set_meta(name, value)
+        return value
+
+    def count(self, name: str, by: int = 1, **labels: str) -> None:
+        """Add to a counter that is part of the state."""
+        key = "|".join([name, *(f"{label}={value}" for label, value in sorted(labels.items()))])
+        value = self.state.counters.get(key, 0) + by
+        self.state.counters[key] = value
+        self._changed["counter", key] = value
+
+    def send(self, command: Command) -> None:
+        self._commands.append(command)
+
+    def decide(self, decision: Decision) -> None:
+        self._decisions.append(decision)
+        self._subjects[decision.runner] = None
+
+    def note(self, level: str, text: str, **fields: object) -> None:
+        """Leave a line for the log."""
+        pairs = tuple(sorted((name, str(value)) for name, value in fields.items()))
+        self._notes.append(Note(level, text, pairs))
+
+    def concern(self, subject: str) -> None:
+        """Say that this event concerns a runner or job (as text)."""
+        self._subjects[subject] = None
+
+    def changed_runners(self) -> list[RunnerId]:
+        """Return the runners whose rows this turn changed."""
+        return [RunnerId(name) for kind, name in self._changed if kind == "runner"]
+
+    def step(self) -> Step:
+        """Return the turn's whole effect."""
+        return Step(
+            commands=tuple(self._commands),
+            changed=tuple(
+                (kind, name, row) for (kind, name), row in sorted(self._changed.items(), key=_by_key)
+            ),
+            decisions=tuple(self._decisions),
+            notes=tuple(self._notes),
+            subjects=tuple(sorted(self._subjects)),
+        )
+
+
+def _by_key(item: tuple[tuple[str, str], Any]) -> tuple[str, str]:
+    return item[0]
+
+
+def job_moment(row: Job, policy: Policy, now: int) -> int | None:
+    """Return when a job's row wants a look: an unanswered question, one to be repeated, a backoff's end."""
+    moments = [
+        row.asked + policy.confirm_wait if row.asked is not None else None,
+        row.ask_again,
+        row.not_before if row.not_before > now else None,
+    ]
+    known = [moment for moment in moments if moment is not None]
+    return min(known) if known else None

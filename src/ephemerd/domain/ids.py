@@ -1,0 +1,70 @@
+"""Identities: what a runner, a job, a scope is called, and nothing else about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NewType
+
+RunnerId = NewType("RunnerId", str)
+"""Our own name of a runner, also its name at the forge: `[a-z0-9][a-z0-9-]{0,62}`."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class JobKey:
+    """A job's identity: the forge's configured name, the repository (`owner/name`), the forge's id."""
+
+    forge: str
+    repository: str
+    id: int
+
+    def __str__(self) -> str:
+        return f"{self.forge}/{self.repository}/{self.id}"
+
+
+def parse_job_key(text: str) -> JobKey | None:
+    """Return the key that `str(key)` wrote, or None where the text is no such thing."""
+    forge, _, rest = text.partition("/")
+    repository, _, number = rest.rpartition("/")
+    if forge and repository and number.isascii() and number.isdigit():
+        return JobKey(forge, repository, int(number))
+    return None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Scope:
+    """Where a runner is registered: `path` is `repo:OWNER/NAME`, `org:NAME` or `enterprise:NAME`."""
+
+    forge: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.forge}/{self.path}"
+
+    @property
+    def kind(self) -> str:
+        return self.path.partition(":")[0]
+
+    @property
+    def target(self) -> str:
+        return self.path.partition(":")[2]
+
+    def serves(self, job: JobKey) -> bool:
+        """Say whether a runner of this scope can be given that job (names compare without case)."""
+        if job.forge != self.forge:
+            return False
+        target, repository = self.target.lower(), job.repository.lower()
+        if self.kind == "repo":
+            return repository == target
+        if self.kind == "org":
+            return repository.partition("/")[0] == target
+        return self.kind == "enterprise"
+
+
+def runner_name(store_id: str, epoch: str, counter: int) -> RunnerId:
+    """Build a runner's name from the store's id, the boot epoch and a counter, so that none repeats."""
+    return RunnerId(f"eph-{store_id}-{epoch}-{counter}")
+
+
+def is_ours(name: str, store_id: str) -> bool:
+    """Say whether a name at the forge was made by the store with this id (exact prefix, never a guess)."""
+    return name.startswith(f"eph-{store_id}-")

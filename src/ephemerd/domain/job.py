@@ -1,0 +1,98 @@
+"""Jobs: what the forge says of one, and the row that we keep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ephemerd.domain.ids import JobKey, RunnerId
+
+
+class ForgeStatus(Enum):
+    """The `status` field of a job as the forge writes it; anything unknown is OTHER."""
+
+    QUEUED = "queued"
+    WAITING = "waiting"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    OTHER = "other"
+
+
+class Told(Enum):
+    """By what a report of a job came."""
+
+    WEBHOOK = "webhook"
+    LISTING = "listing"
+    LOOKUP = "lookup"
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """What the forge said of a job at one moment. `runner_name` "" and id 0 have become None."""
+
+    key: JobKey
+    status: ForgeStatus
+    labels: tuple[str, ...]
+    name: str = ""
+    run_id: int = 0
+    attempt: int = 1
+    runner_name: str | None = None
+    runner_id: int | None = None
+    conclusion: str | None = None
+
+
+class JobStatus(Enum):
+    QUEUED = "queued"
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    GONE = "gone"
+
+
+ENDED_STATUSES = frozenset({JobStatus.DONE, JobStatus.GONE})
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job's row. Times are ms of the shell clock.
+
+    labels      normalised
+    order       arrival number: the persisted key of "oldest first"
+    runner      the name the forge gave, ours or somebody else's; `ours` the id where it is our runner
+    confirmed   when the forge last said (delivery, listing, look-up) that the job is as it is here
+    asked       when a question about the job went out and no answer has come; None otherwise
+    missing     when the forge first answered "not found" in a row; None otherwise
+    asking      why: "confirm" (for pool `pool`, whose slot is reserved), "waiting", "gone" or "name";
+                `token` numbers the question; `ask_again` when it is to be asked once more
+    waived      the forge could not confirm it, and a runner may be made all the same
+    unconfirmed when a runner was last made although the forge could not confirm the job
+    remade      when a runner was last made for the job after one had expired untaken
+    tries       runners made for it that ended without a job; `not_before` = its own backoff
+    """
+
+    key: JobKey
+    labels: tuple[str, ...]
+    order: int
+    status: JobStatus
+    since: int
+    first_seen: int
+    confirmed: int
+    name: str = ""
+    run_id: int = 0
+    attempt: int = 1
+    runner: str | None = None
+    ours: RunnerId | None = None
+    conclusion: str | None = None
+    started: int | None = None
+    ended: int | None = None
+    asked: int | None = None
+    asking: str = ""
+    pool: str = ""
+    token: int = 0
+    ask_again: int | None = None
+    waived: bool = False
+    missing: int | None = None
+    unconfirmed: int | None = None
+    remade: int | None = None
+    tries: int = 0
+    not_before: int = 0
