@@ -151,7 +151,8 @@ def _look(machine: Machine, reference: Reference, in_cgroup: Collection[int]) ->
         if is_listener(process.comm) or (program.argv and is_listener(program.argv[0])):
             forks.append(process.id)
     complete = snapshot.complete and not unreadable
-    listing = Listing.PARTIAL if not complete else Listing.COMPLETE if alive else Listing.EMPTY
+    runs = any(process.id != reference.parent for process in alive)
+    listing = Listing.PARTIAL if not complete else Listing.COMPLETE if runs else Listing.EMPTY
     identities = {process.id for process in alive}
     return Look(
         listing,
