@@ -181,8 +181,8 @@ class ForgeCalls:
             raise _NotSent(str(error), after_ms=round(error.after * 1000)) from None
         return await self._call(scope, call, CALL_LIMIT, good)
 
-    async def _read(self, scope: Scope, call: Callable[[], Awaitable[T]], limit: float = CALL_LIMIT) -> T:
-        return await self._call(scope, call, limit, None)
+    async def _read(self, scope: Scope, call: Callable[[], Awaitable[T]], limit: float | None = None) -> T:
+        return await self._call(scope, call, CALL_LIMIT if limit is None else limit, None)
 
     async def _call(
         self, scope: Scope, call: Callable[[], Awaitable[T]], limit: float, good: tuple[object, ...] | None

@@ -133,7 +133,7 @@ class Operator:
 
 
 def _named(target: str, name: str) -> str:
-    return "everything is" if target is Target.ALL else f"{target.value} {name} is"
+    return "everything" if target == Target.ALL.value else f"{target} {name}"
 
 
 def _verdict(handled: Handled, runner: RunnerId) -> OrderView | None:

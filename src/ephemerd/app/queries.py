@@ -271,7 +271,7 @@ class Queries:
         now = self._now()
         why = ""
         if row.status is JobStatus.QUEUED:
-            why = why_waiting(self._daemon.core.state, row, now)
+            why = why_waiting(self._daemon.core.state, row.key, now)
         return render.job(row, now, why)
 
     def _now(self) -> int:

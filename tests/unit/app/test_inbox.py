@@ -1,0 +1,171 @@
+"""The inbox: bounded for the outside, never for our own ports, first in first out."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ephemerd.app.inbox import Fate, Inbox, Receipt
+from ephemerd.core.events import JobReported, SweepOrdered, Woke
+from ephemerd.domain.job import Told
+from tests.unit.app.fakes import report, until
+
+
+def reported(number: int) -> JobReported:
+    return JobReported(report(number), Told.WEBHOOK)
+
+
+async def test_items_leave_in_the_order_in_which_they_came():
+    inbox = Inbox()
+    inbox.offer(reported(1))
+    inbox.tell(Woke())
+    inbox.offer(reported(2))
+    assert [item.event for item in inbox.take(10)] == [reported(1), Woke(), reported(2)]
+    assert len(inbox) == 0
+
+
+async def test_take_leaves_what_is_beyond_its_bound():
+    inbox = Inbox()
+    for number in range(5):
+        inbox.tell(reported(number))
+    assert len(inbox.take(3)) == 3
+    assert [item.event for item in inbox.take(3)] == [reported(3), reported(4)]
+
+
+async def test_an_offer_is_refused_when_full_and_taken_when_there_is_room_again():
+    inbox = Inbox(most=2)
+    assert inbox.offer(reported(1)) is not None
+    assert inbox.offer(reported(2)) is not None
+    assert inbox.full
+    assert inbox.offer(reported(3)) is None
+    inbox.take(1)
+    assert inbox.offer(reported(3)) is not None
+
+
+async def test_waiting_bodies_are_bounded_by_their_bytes():
+    inbox = Inbox(most_bytes=10)
+    assert inbox.offer(reported(1), body=b"x" * 10) is not None
+    assert inbox.offer(reported(2)) is None
+    inbox.take(1)
+    assert inbox.offer(reported(2)) is not None
+
+
+async def test_what_our_ports_tell_is_taken_although_full():
+    inbox = Inbox(most=1)
+    inbox.offer(reported(1))
+    inbox.tell(Woke())
+    assert len(inbox) == 2
+
+
+async def test_a_listing_waits_for_room():
+    inbox = Inbox(most=1)
+    inbox.tell(Woke())
+    putting = asyncio.create_task(inbox.put(reported(1)))
+    await asyncio.sleep(0)
+    assert not putting.done()
+    inbox.take(1)
+    await putting
+    assert [item.event for item in inbox.take(1)] == [reported(1)]
+
+
+async def test_listings_that_wait_all_get_in_one_after_the_other():
+    inbox = Inbox(most=1)
+    putting = [asyncio.create_task(inbox.put(reported(number))) for number in range(4)]
+    taken: list[object] = []
+    while len(taken) < 4:
+        await inbox.wait(1)
+        taken += [item.event for item in inbox.take(1)]
+        await asyncio.sleep(0)
+    await asyncio.gather(*putting)
+    assert taken == [reported(number) for number in range(4)]
+
+
+async def test_a_listing_that_is_cancelled_while_it_waits_leaves_no_trace():
+    inbox = Inbox(most=1)
+    inbox.tell(Woke())
+    putting = asyncio.create_task(inbox.put(reported(1)))
+    await asyncio.sleep(0)
+    putting.cancel()
+    await asyncio.gather(putting, return_exceptions=True)
+    inbox.take(1)
+    await inbox.put(reported(2))
+    assert [item.event for item in inbox.take(9)] == [reported(2)]
+
+
+async def test_closed_refuses_the_outside_alone():
+    inbox = Inbox()
+    inbox.close()
+    assert inbox.offer(SweepOrdered()) is None
+    inbox.tell(Woke())
+    assert len(inbox) == 1
+
+
+async def test_put_back_goes_to_the_front():
+    inbox = Inbox()
+    for number in range(3):
+        inbox.tell(reported(number))
+    taken = inbox.take(2)
+    inbox.put_back(taken)
+    assert [item.event for item in inbox.take(3)] == [reported(0), reported(1), reported(2)]
+
+
+async def test_wait_returns_at_once_when_something_is_there_and_after_its_time_when_not():
+    inbox = Inbox()
+    await asyncio.wait_for(inbox.wait(0.01), 5)
+    inbox.tell(Woke())
+    await asyncio.wait_for(inbox.wait(None), 5)
+    inbox.take(1)
+    waiting = asyncio.create_task(inbox.wait(None))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    inbox.nudge()
+    await asyncio.wait_for(waiting, 5)
+
+
+async def test_a_nudge_is_used_up_by_one_wait():
+    inbox = Inbox()
+    inbox.nudge()
+    await asyncio.wait_for(inbox.wait(None), 5)
+    waiting = asyncio.create_task(inbox.wait(None))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    waiting.cancel()
+
+
+async def test_wait_without_time_lets_others_run():
+    inbox = Inbox()
+    ran = []
+    task = asyncio.create_task(asyncio.sleep(0))
+    task.add_done_callback(lambda _: ran.append(True))
+    for _ in range(3):
+        await inbox.wait(0)
+    assert ran
+
+
+async def test_an_acknowledgement_is_given_once_and_to_nobody_who_left():
+    inbox = Inbox()
+    reply = inbox.offer(reported(1))
+    assert reply is not None
+    (item,) = inbox.take(1)
+    item.answer(Receipt(Fate.STORED))
+    item.answer(Receipt(Fate.NOT_STORED))
+    assert (await reply).fate is Fate.STORED
+
+    left = inbox.offer(reported(2))
+    assert left is not None
+    left.cancel()
+    (item,) = inbox.take(1)
+    item.answer(Receipt(Fate.STORED))
+    with pytest.raises(asyncio.CancelledError):
+        await left
+
+
+async def test_lag_is_the_age_of_the_oldest():
+    inbox = Inbox()
+    assert inbox.lag() == 0.0
+    inbox.tell(Woke())
+    await until(lambda: inbox.lag() > 0)
+    inbox.take(1)
+    assert inbox.lag() == 0.0

@@ -1,0 +1,297 @@
+"""The writer: one commit a group, acknowledgements after it, and what happens when something fails."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ephemerd.app.inbox import Fate, Inbox, Item, Receipt
+from ephemerd.app.recovery import EPOCH_ALPHABET, boot, draw_epoch, recover
+from ephemerd.app.writer import REMEMBERED, Unbootable, Writer
+from ephemerd.core.events import Booted, Event, JobReported, JobsListed, Woke
+from ephemerd.core.machine import Core
+from ephemerd.core.step import Step
+from ephemerd.domain.job import ForgeStatus, JobStatus, Told
+from ephemerd.ports.errors import NotStored
+from ephemerd.ports.store import DeliveryId
+from tests.unit.app.fakes import SCOPE, STORE, FakeClock, FakeStore, key, report, setup
+
+
+class Bench:
+    """A writer over a fake store and the real core, begun or not."""
+
+    def __init__(self) -> None:
+        self.store = FakeStore()
+        self.clock = FakeClock()
+        self.inbox = Inbox()
+        self.boots = 0
+
+    async def open(self) -> Writer:
+        life = await recover(self.store, self.clock)
+
+        def begin(again: bool) -> Booted:
+            self.boots += 1
+            return boot(life, setup(), again=again)
+
+        self.writer = Writer(life.core, self.store, self.clock, begin)
+        return self.writer
+
+    def offer(
+        self, event: Event, delivery: str | None = None, body: bytes = b"{}"
+    ) -> asyncio.Future[Receipt]:
+        named = DeliveryId("github", delivery) if delivery else None
+        reply = self.inbox.offer(event, delivery=named, body=body)
+        assert reply is not None
+        return reply
+
+    async def write(self):
+        return await self.writer.write(self.inbox.take(100))
+
+
+@pytest.fixture
+async def bench(monkeypatch):
+    made = Bench()
+    await made.open()
+    await made.writer.write([])
+    made.store.commits.clear()
+    return made
+
+
+def queued(number: int = 1) -> JobReported:
+    return JobReported(report(number), Told.WEBHOOK)
+
+
+def poison(monkeypatch, number: int = 666) -> JobReported:
+    """Make the core raise, half-way, on the report of one job."""
+    handle = Core.handle
+
+    def raising(self: Core, event: Event, now: int) -> Step:
+        step = handle(self, event, now)
+        if isinstance(event, JobReported) and event.report.key.id == number:
+            raise RuntimeError("a bug")
+        return step
+
+    monkeypatch.setattr(Core, "handle", raising)
+    return queued(number)
+
+
+async def test_a_life_begins_with_its_own_event_before_all_others():
+    bench = Bench()
+    await bench.open()
+    reply = bench.offer(queued())
+    await bench.write()
+    assert bench.store.kinds() == ["Booted", "JobReported"]
+    assert len(bench.store.commits) == 1
+    assert (await reply).fate is Fate.STORED
+    assert bench.writer.booted
+
+
+async def test_a_group_is_one_commit_and_acknowledged_after_it(bench):
+    bench.store.gate = asyncio.Event()
+    replies = [bench.offer(queued(number), f"d{number}") for number in range(3)]
+    writing = asyncio.create_task(bench.write())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not any(reply.done() for reply in replies)
+    bench.store.gate.set()
+    group = await writing
+    assert [(await reply).fate for reply in replies] == [Fate.STORED] * 3
+    assert len(bench.store.commits) == 1
+    assert bench.store.commits[0].deliveries == tuple(DeliveryId("github", f"d{n}") for n in range(3))
+    assert [handled.item.event for handled in group.handled] == [queued(n) for n in range(3)]
+
+
+async def test_the_receipt_holds_the_step(bench):
+    reply = bench.offer(queued())
+    await bench.write()
+    assert any(kind == "job" for kind, _, _ in (await reply).step.changed)
+
+
+async def test_a_delivery_that_was_committed_is_a_duplicate(bench):
+    first = bench.offer(queued(), "d1")
+    await bench.write()
+    again = bench.offer(queued(), "d1")
+    group = await bench.write()
+    assert ((await first).fate, (await again).fate) == (Fate.STORED, Fate.DUPLICATE)
+    assert group.handled == []
+    assert len(bench.store.commits) == 1
+
+
+async def test_a_duplicate_is_known_after_a_restart_too(bench):
+    bench.offer(queued(), "d1")
+    await bench.write()
+    await bench.open()
+    again = bench.offer(queued(), "d1")
+    await bench.write()
+    assert (await again).fate is Fate.DUPLICATE
+
+
+async def test_the_same_id_of_another_forge_is_no_duplicate(bench):
+    bench.offer(queued(1), "d1")
+    await bench.write()
+    reply = bench.inbox.offer(queued(2), delivery=DeliveryId("other", "d1"))
+    await bench.write()
+    assert (await reply).fate is Fate.STORED
+
+
+async def test_two_equal_deliveries_in_one_group_are_handled_once(bench):
+    first, second = bench.offer(queued(), "d1"), bench.offer(queued(), "d1")
+    group = await bench.write()
+    assert ((await first).fate, (await second).fate) == (Fate.STORED, Fate.DUPLICATE)
+    assert len(group.handled) == 1
+
+
+async def test_two_equal_deliveries_fail_together(bench):
+    bench.store.fail = 1
+    first, second = bench.offer(queued(), "d1"), bench.offer(queued(), "d1")
+    await bench.write()
+    assert ((await first).fate, (await second).fate) == (Fate.NOT_STORED, Fate.NOT_STORED)
+
+
+async def test_remembered_ids_are_bounded(bench):
+    for number in range(REMEMBERED + 5):
+        bench.writer._remember([DeliveryId("github", str(number))])
+    assert len(bench.writer._recent) == REMEMBERED
+    assert DeliveryId("github", "0") not in bench.writer._recent
+
+
+async def test_a_failed_commit_drops_the_memory_and_reloads(bench):
+    bench.offer(queued(1), "d1")
+    await bench.write()
+    before = bench.writer.core
+    bench.store.fail = 1
+    lost = bench.offer(queued(2), "d2")
+    group = await bench.write()
+    assert (await lost).fate is Fate.NOT_STORED
+    assert "no space left" in group.error
+    assert group.handled == []
+    assert bench.writer.core is not before
+    assert set(bench.writer.core.state.jobs) == {key(1)}
+    assert not bench.writer.booted
+
+
+async def test_after_a_reload_a_life_begins_anew_under_another_epoch(bench):
+    bench.store.fail = 1
+    bench.offer(queued(), "d1")
+    await bench.write()
+    again = bench.offer(queued(), "d1")
+    await bench.write()
+    assert (await again).fate is Fate.STORED
+    assert bench.store.kinds() == ["Booted", "Booted", "JobReported"]
+    first, second = (entry.event for entry in bench.store.entries[:2])
+    assert first["epoch"] != second["epoch"]
+    assert second.get("same_boot", True) is True
+    assert set(bench.writer.core.state.jobs) == {key(1)}
+
+
+async def test_what_our_ports_told_is_kept_when_a_commit_fails_and_wakes_are_not(bench):
+    bench.store.fail = 1
+    lost = bench.offer(queued(1), "d1")
+    bench.inbox.tell(JobsListed(SCOPE, 0))
+    bench.inbox.tell(Woke())
+    bench.inbox.tell(queued(2))
+    group = await bench.write()
+    assert (await lost).fate is Fate.NOT_STORED
+    assert [item.event for item in group.unstored] == [JobsListed(SCOPE, 0), queued(2)]
+
+
+async def test_nothing_is_handled_while_the_store_cannot_be_read(bench):
+    bench.store.fail, bench.store.fail_load = 1, 3
+    bench.offer(queued(), "d1")
+    await bench.write()
+    refused = bench.offer(queued(), "d1")
+    group = await bench.write()
+    assert (await refused).fate is Fate.NOT_STORED
+    assert group.error
+    stored = bench.offer(queued(), "d1")
+    await bench.write()
+    assert (await stored).fate is Fate.STORED
+
+
+async def test_an_event_that_the_core_cannot_handle_is_set_aside_and_the_rest_goes_on(bench, monkeypatch):
+    bad = poison(monkeypatch)
+    replies = [
+        bench.offer(queued(1), "d1"),
+        bench.offer(bad, "d2", b'{"raw": "body"}'),
+        bench.offer(queued(3), "d3"),
+    ]
+    group = await bench.write()
+    assert [(await reply).fate for reply in replies] == [Fate.STORED, Fate.QUARANTINED, Fate.STORED]
+    assert group.quarantined == 1
+    assert bench.store.poison == [("github", "d2", b'{"raw": "body"}', "RuntimeError: a bug")]
+    assert set(bench.writer.core.state.jobs) == {key(1), key(3)}, "nothing half-changed is left"
+    assert bench.store.kinds() == ["Booted", "JobReported", "Booted", "JobReported"]
+    assert DeliveryId("github", "d2") not in bench.store.known, "a redelivery is handled once the bug is gone"
+
+
+async def test_what_cannot_be_quarantined_is_answered_as_not_stored(bench, monkeypatch):
+    async def full(*_: object) -> None:
+        raise NotStored("no space left")
+
+    bad = poison(monkeypatch)
+    monkeypatch.setattr(bench.store, "quarantine", full)
+    replies = [bench.offer(queued(1), "d1"), bench.offer(bad, "d2"), bench.offer(queued(3), "d3")]
+    group = await bench.write()
+    assert [(await reply).fate for reply in replies] == [Fate.STORED, Fate.NOT_STORED, Fate.NOT_STORED]
+    assert [handled.item.event for handled in group.handled] == [queued(1)]
+
+
+async def test_an_event_without_a_body_is_quarantined_as_plain_data(bench, monkeypatch):
+    bench.inbox.tell(poison(monkeypatch))
+    await bench.write()
+    ((_, _, body, _),) = bench.store.poison
+    assert b'"kind": "JobReported"' in body
+
+
+async def test_what_can_never_be_stored_is_set_aside_when_it_stands_alone(bench):
+    bench.store.fail, bench.store.error = 1, ValueError
+    bench.inbox.tell(queued(1))
+    group = await bench.writer.write(bench.inbox.take(1))
+    assert group.quarantined == 1
+    assert group.unstored == []
+
+
+async def test_a_full_disk_sets_nothing_aside(bench):
+    bench.store.fail = 1
+    bench.inbox.tell(queued(1))
+    group = await bench.writer.write(bench.inbox.take(1))
+    assert group.quarantined == 0
+    assert len(group.unstored) == 1
+
+
+async def test_a_core_that_cannot_begin_is_an_error_of_its_own(monkeypatch):
+    bench = Bench()
+    await bench.open()
+
+    def raising(*_: object) -> Step:
+        raise RuntimeError("no way")
+
+    monkeypatch.setattr(Core, "handle", raising)
+    with pytest.raises(Unbootable, match="no way"):
+        await bench.writer.write([])
+
+
+async def test_a_life_goes_on_from_what_the_store_holds(bench):
+    bench.offer(queued(1), "d1")
+    bench.offer(JobReported(report(2, ForgeStatus.COMPLETED, conclusion="success"), Told.WEBHOOK), "d2")
+    await bench.write()
+    life = await recover(bench.store, bench.clock)
+    assert life.store == STORE
+    assert life.same_boot
+    assert bench.clock.started_with == bench.store.clock
+    assert {name: row.status for name, row in life.core.state.jobs.items()} == {
+        key(1): JobStatus.QUEUED,
+        key(2): JobStatus.DONE,
+    }
+    assert len(bench.store.segments) == 2
+
+
+def test_epochs_are_four_characters_and_differ():
+    drawn = {draw_epoch() for _ in range(50)}
+    assert all(len(epoch) == 4 and set(epoch) <= set(EPOCH_ALPHABET) for epoch in drawn)
+    assert len(drawn) > 40
+
+
+async def test_an_item_without_a_waiter_takes_an_answer_in_silence():
+    Item(Woke(), 0.0).answer(Receipt(Fate.STORED))
