@@ -40,6 +40,13 @@ def running(runner: str) -> list[int]:
     return found
 
 
+def named(runner: str, comm: str) -> list[int]:
+    """Those of them that bear a kernel name."""
+    machine = Linux()
+    found = ((pid, machine.find(pid)) for pid in running(runner))
+    return [pid for pid, process in found if process is not None and process.comm == comm]
+
+
 @dataclass
 class Lab:
     """A machine to test on. Everything below one folder that any user may pass through."""

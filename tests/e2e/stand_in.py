@@ -21,12 +21,12 @@ diag() { echo "[$(stamp) INFO Runner] $*" >> "$root/_diag/Runner_1-utc.log"; }
 [ "$1" = run ] || exit 64
 [ -n "$ACTIONS_RUNNER_INPUT_JITCONFIG" ] || exit 65
 mkdir -p "$root/_diag"
+ls -l /proc/$$/fd > "$root/descriptors"
 mkfifo "$root/control"
 exec 3<>"$root/control"
 trap 'echo Exiting...; exit 0' INT
 env > "$root/environment"
 id -u > "$root/uid"
-cut -d ' ' -f 5,6 "/proc/$$/stat" > "$root/numbers"
 perf RunnerProcessStarted
 echo '√ Connected to GitHub'
 perf SessionCreated

@@ -129,8 +129,9 @@ class Follower:
         loop = asyncio.get_running_loop()
         place, parent = self._environment.place, self._environment.reference.parent
         end = loop.time() + CODE_WAIT
+        elsewhere = self._machine.boot() != self._environment.reference.boot
         while (code := read_exit(place)) is None and loop.time() < end:
-            if parent is None or same(self._machine, parent) is None:
+            if elsewhere or parent is None or same(self._machine, parent) is None:
                 return read_exit(place)
             await asyncio.sleep(0.02)
         return code
