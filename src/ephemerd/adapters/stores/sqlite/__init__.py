@@ -1,0 +1,9 @@
+"""The store on SQLite: one file, one writer thread, one reader thread, numbered migrations.
+
+Owns the schema (`migrations/`), the lock beside the file and the words in which a broken file is explained.
+Must not know what a row or an event means: everything that passes through is plain data.
+"""
+
+from ephemerd.adapters.stores.sqlite.store import SqliteStore
+
+__all__ = ["SqliteStore"]

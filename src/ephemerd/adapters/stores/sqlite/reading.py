@@ -1,0 +1,105 @@
+"""What is read: each function is called in the thread of the connection that it is given."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from typing import Any
+
+from ephemerd.adapters.stores.sqlite.wire import from_text
+from ephemerd.ports.store import DeliveryId, JournalEntry, Loaded, Plain
+
+
+class BadRow(Exception):
+    """What the database holds is no JSON; the message says where."""
+
+
+def load(connection: sqlite3.Connection) -> Loaded:
+    """Read who the store is, its clock and all rows. Raises `BadRow`."""
+    name, *clock = connection.execute(
+        "SELECT id, clock_now, clock_boot, clock_monotonic FROM store"
+    ).fetchone()
+    rows: dict[str, dict[str, Plain]] = {}
+    for kind, key, data in connection.execute("SELECT kind, id, data FROM record ORDER BY kind, id"):
+        rows.setdefault(kind, {})[key] = _parsed(data, "row", kind, key)
+    return Loaded(name, rows, None if clock[0] is None else (clock[0], clock[1], clock[2]))
+
+
+def _parsed(text: str, *where: object) -> Any:
+    try:
+        return from_text(text)
+    except ValueError as error:
+        raise BadRow(f"{' '.join(map(str, where))}: {error}") from None
+
+
+def _clean(text: str) -> str:
+    """Return a text that the database can be asked for: a lone surrogate is in none of its names."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def seen(connection: sqlite3.Connection, deliveries: Iterable[DeliveryId]) -> set[DeliveryId]:
+    """Return the delivery ids that are there."""
+    ask = "SELECT 1 FROM delivery WHERE forge = ? AND id = ?"
+    return {
+        delivery
+        for delivery in deliveries
+        if connection.execute(ask, (delivery.forge, delivery.id)).fetchone()
+    }
+
+
+def quarantined(connection: sqlite3.Connection) -> int:
+    """Count what is in quarantine."""
+    count: int = connection.execute("SELECT count(*) FROM quarantine").fetchone()[0]
+    return count
+
+
+def decisions(
+    connection: sqlite3.Connection, after: int, limit: int, runner: str, outcome: str, newest: bool
+) -> list[Plain]:
+    """Read decisions; `after` is where the last page ended, in the order that is asked for."""
+    where, values = _conditions(
+        ("runner = ?", _clean(runner)),
+        ("outcome = ?", _clean(outcome)),
+        ("id < ?" if newest else "id > ?", after),
+    )
+    order = "DESC" if newest else "ASC"
+    found = connection.execute(
+        f"SELECT id, data FROM decision WHERE {where} ORDER BY id {order} LIMIT ?",  # noqa: S608  (our own words)
+        (*values, max(limit, 0)),
+    )
+    return [_parsed(data, "decision", number) for number, data in found]
+
+
+def _conditions(*wanted: tuple[str, Any]) -> tuple[str, list[Any]]:
+    """Join the conditions whose value says something."""
+    active = [(text, value) for text, value in wanted if value]
+    return " AND ".join(["1", *(text for text, _ in active)]), [value for _, value in active]
+
+
+def journal(connection: sqlite3.Connection, subject: str, after: int, limit: int) -> list[JournalEntry]:
+    """Read entries in their order, of one subject where it is named."""
+    if subject:
+        found = connection.execute(
+            "SELECT j.seq, j.segment, j.now, j.event, j.commands FROM subject AS s"
+            " JOIN journal_subject AS x ON x.subject = s.id JOIN journal AS j ON j.seq = x.seq"
+            " WHERE s.name = ? AND x.seq > ? ORDER BY x.seq LIMIT ?",
+            (_clean(subject), after, max(limit, 0)),
+        )
+    else:
+        found = connection.execute(
+            "SELECT seq, segment, now, event, commands FROM journal WHERE seq > ? ORDER BY seq LIMIT ?",
+            (after, max(limit, 0)),
+        )
+    return [
+        JournalEntry(seq, segment, now, _parsed(event, "journal", seq), commands)
+        for seq, segment, now, event, commands in found
+    ]
+
+
+def subjects_like(connection: sqlite3.Connection, text: str, limit: int) -> list[str]:
+    """Return names that contain the text, the case of ASCII letters aside, newest first."""
+    found = connection.execute(
+        "SELECT name FROM subject WHERE instr(lower(name), lower(?)) ORDER BY last DESC, name LIMIT ?",
+        (_clean(text), max(limit, 0)),
+    )
+    return [name for (name,) in found]

@@ -1,0 +1,31 @@
+"""Plain data as the text that the database holds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder()
+
+
+def to_text(plain: Any) -> str:
+    """Return plain data as JSON text.
+
+    A lone surrogate (the name of a file that is no UTF-8 gives one) is no text to the fast encoder, nor to
+    the database; escaped it is.
+    """
+    try:
+        return _encoder.encode(plain).decode()
+    except UnicodeEncodeError:
+        return json.dumps(plain, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
+def from_text(text: str) -> Any:
+    """Return what `to_text` was given. Raises ValueError where the text is no JSON."""
+    try:
+        return _decoder.decode(text)
+    except msgspec.DecodeError:
+        return json.loads(text)

@@ -1,0 +1,56 @@
+"""What went wrong with the file, in sentences that say what to do next."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+# Primary result codes; the extended code's lowest byte. https://sqlite.org/rescode.html
+BUSY, READONLY, IOERR, CORRUPT, FULL, CANTOPEN, NOTADB = 5, 8, 10, 11, 13, 14, 26
+
+
+def explain(path: Path, error: BaseException) -> str:
+    """Return one or two sentences about an error of the database, the operating system or the data."""
+    if isinstance(error, OSError):
+        return unusable(path, error.strerror or str(error))
+    if not isinstance(error, sqlite3.Error):
+        return f"{path}: {type(error).__name__}: {error}"
+    code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+    if code in (CORRUPT, NOTADB):
+        return damaged(path, str(error))
+    if code in (READONLY, CANTOPEN):
+        return unusable(path, str(error))
+    if code == FULL:
+        return f"{path}: the disk is full. Free some space; what was not stored is fetched again."
+    if code == IOERR:
+        return f"{path}: the disk failed ({error}). Look for a full disk, a quota or a broken device."
+    if code == BUSY:
+        return f"{path}: another program keeps it locked ({error}). End that program."
+    return f"{path}: {error}"
+
+
+def damaged(path: Path, what: str) -> str:
+    """Return what to do about a file whose content is broken."""
+    return (
+        f"{path} is damaged or no database ({what}). Restore a backup, or stop the daemon and save what can"
+        f" be read: sqlite3 {path.name} .recover | sqlite3 repaired.db. Moved away, a new store begins, which"
+        " does not know the runners of the old one."
+    )
+
+
+def foreign(path: Path) -> str:
+    """Return what to do about a database of another program."""
+    return f"{path} is a database of another program. Choose another place for the store."
+
+
+def unusable(path: Path, what: str) -> str:
+    """Return what to do where the file cannot be made, opened or written."""
+    return (
+        f"{path} cannot be opened for writing as {_user()} ({what}). Give that user the folder and"
+        " the file, or choose another place for the store."
+    )
+
+
+def _user() -> str:
+    return f"user {os.geteuid()}"
