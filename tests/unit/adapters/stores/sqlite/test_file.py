@@ -187,6 +187,19 @@ async def test_a_file_with_broken_pages_is_refused(path):
     assert "sqlite3 state.db .recover" in await refusal(path, Broken)
 
 
+async def test_a_very_large_file_is_not_read_whole_at_the_start(path, monkeypatch):
+    await made(path, rows=400)
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        file.write(os.urandom(20_000))
+    monkeypatch.setattr(database, "CHECKED_MOST", path.stat().st_size - 1)
+    store = SqliteStore(path)
+    await store.open()
+    with pytest.raises(Broken, match="damaged"):
+        await store.load()
+    await store.close()
+
+
 async def test_a_file_that_was_cut_off_is_refused(path):
     await made(path, rows=400)
     os.truncate(path, path.stat().st_size // 2)
