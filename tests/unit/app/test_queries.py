@@ -1,0 +1,202 @@
+"""The views: true to the state, paged, and complete in what they name."""
+
+from __future__ import annotations
+
+import pytest
+
+from ephemerd.app.queries import MOST, SILENT_AFTER, Queries, clamp
+from ephemerd.domain.job import ForgeStatus, JobStatus
+from ephemerd.domain.runner import RunnerState
+from ephemerd.domain.verdict import Sign
+from tests.unit.app.fakes import STORE, T0, idle_report, until
+from tests.unit.app.test_daemon import House
+from tests.unit.app.test_operator import listening
+
+
+@pytest.fixture
+async def house():
+    async with House() as made:
+        yield made
+
+
+@pytest.fixture
+def queries(house):
+    return Queries(house.daemon, "1.2.3")
+
+
+async def test_status_of_an_idle_daemon(house, queries):
+    await until(lambda: house.daemon.executor.running == 0 and not len(house.daemon.inbox))
+    status = queries.status()
+    assert (status.version, status.store, status.epoch) == ("1.2.3", STORE, house.daemon.pulse.epoch)
+    assert status.health.status == "ok"
+    assert status.ready
+    assert not status.draining
+    assert not status.stopping
+    assert status.jobs == {status.value: 0 for status in JobStatus}
+    assert status.runners == {state.value: 0 for state in RunnerState}
+    assert (status.slots, status.slots_held, status.slot_accounting_difference) == (4, 0, 0)
+    assert status.now == status.started == status.heartbeat == T0
+    assert status.reconciled == {"github/repo:acme/app": T0}
+    assert [(rate.forge, rate.remaining) for rate in status.rates] == [("github", 4990)]
+
+
+async def test_status_counts_jobs_runners_and_slots(house, queries):
+    await listening(house)
+    await house.report(ForgeStatus.COMPLETED, 2, conclusion="success")
+    status = queries.status()
+    assert (status.jobs["queued"], status.jobs["done"]) == (1, 1)
+    assert status.runners["listening"] == 1
+    assert (status.slots_held, status.slot_accounting_difference) == (1, 0)
+    (pool,) = queries.pools()
+    assert (pool.name, pool.forge, pool.scope) == ("linux", "github", "github/repo:acme/app")
+    assert (pool.held, pool.queued, pool.runners["listening"]) == (1, 1, 1)
+    assert pool.orphan_grace_s == 600.0
+    assert pool.job_timeout_s is None
+    (host,) = queries.hosts()
+    assert (host.slots, host.held, host.free, host.abandoned, host.cordoned) == (4, 1, 3, 0, False)
+
+
+async def test_a_runner_as_it_is(house, queries):
+    name = await listening(house)
+    house.pass_time(2_000)
+    view = queries.runner(name)
+    assert (view.id, view.pool, view.state, view.bound) == (name, "linux", "listening", "")
+    assert view.intent == "github/acme/app/1"
+    assert view.since_s == 2.0
+    house.runtime.tell(name, Sign.OFFERED)
+    await house.runner(RunnerState.ASSIGNED)
+    assert queries.runner(name).bound == "soft"
+    house.runtime.tell(name, Sign.ANNOUNCED)
+    await house.runner(RunnerState.RUNNING)
+    assert queries.runner(name).bound == "hard"
+    assert queries.runner("nobody") is None
+
+
+async def test_a_job_as_it_is(house, queries):
+    await house.report()
+    house.pass_time(3_000)
+    view = queries.job("github/acme/app/1")
+    assert (view.status, view.waited_s, view.labels, view.number) == ("queued", 3.0, ("linux",), 1)
+    assert view.why
+    await house.report(ForgeStatus.IN_PROGRESS, runner_name="somebody-else")
+    view = queries.job("github/acme/app/1")
+    assert (view.status, view.runner, view.ours, view.why) == ("running", "somebody-else", False, "")
+    assert queries.job("github/acme/app/2") is None
+    assert queries.job("nonsense") is None
+
+
+async def test_jobs_are_paged_newest_first(house, queries):
+    for number in range(1, 6):
+        await house.report(number=number)
+    first = queries.jobs(limit=2)
+    assert [job.number for job in first.items] == [5, 4]
+    second = queries.jobs(limit=2, after=first.next)
+    assert [job.number for job in second.items] == [3, 2]
+    third = queries.jobs(limit=2, after=second.next)
+    assert [job.number for job in third.items] == [1]
+    assert third.next is None
+
+
+async def test_jobs_by_status(house, queries):
+    await house.report(number=1)
+    await house.report(ForgeStatus.COMPLETED, 2, conclusion="success")
+    assert [job.number for job in queries.jobs(status="done").items] == [2]
+    assert [job.number for job in queries.jobs(status="active").items] == [1]
+    assert [job.number for job in queries.jobs().items] == [2, 1]
+
+
+async def test_runners_by_pool_and_state(house, queries):
+    name = await listening(house)
+    assert [row.id for row in queries.runners(pool="linux", state="listening").items] == [name]
+    assert queries.runners(pool="mac").items == ()
+    assert queries.runners(state="gone").items == ()
+    page = queries.runners(limit=1)
+    assert queries.runners(limit=1, after=page.next).items == ()
+
+
+async def vetoed(house: House) -> str:
+    """Bring about one decision: a probe that vetoes."""
+    name = await listening(house)
+    house.runtime.answers["probe"] = idle_report(workers=1)
+    house.pass_time(house.daemon.setup.pools[0].orphan_grace + 1_000)
+    await until(lambda: house.store.made)
+    return name
+
+
+async def test_decisions_and_the_story_that_holds_them(house, queries):
+    name = await vetoed(house)
+    (decision,) = (await queries.decisions(runner=name)).items
+    assert (decision.outcome, decision.verdict, decision.runner) == ("vetoed", "busy", name)
+    assert decision.evidence[0].verdict == "busy"
+    assert (await queries.decisions(outcome="reaped")).items == ()
+    story = await queries.story(name)
+    assert story.kind == "runner"
+    assert story.runner.id == name
+    kinds = [line.kind for line in story.lines]
+    assert "Registered" in kinds
+    assert "Decision" in kinds
+    assert [line.at for line in story.lines] == sorted(line.at for line in story.lines)
+    assert await queries.story("nobody") is None
+
+
+async def test_the_story_of_a_job(house, queries):
+    await house.report()
+    story = await queries.story("github/acme/app/1")
+    assert (story.kind, story.job.status) == ("job", "queued")
+    assert story.lines[0].kind == "JobReported"
+
+
+async def test_a_record_that_cannot_be_read_is_a_line_of_its_own(house, queries):
+    await house.report()
+    entry = next(entry for entry in house.store.entries if entry.event["kind"] == "JobReported")
+    entry.event["kind"] = "Unheard"
+    story = await queries.story("github/acme/app/1")
+    assert "this version cannot read" in story.lines[0].text
+
+
+async def test_the_journal_is_paged(house, queries):
+    for number in range(3):
+        await house.report(number=number)
+    page = await queries.journal(limit=2)
+    assert [entry.seq for entry in page.items] == [1, 2]
+    page = await queries.journal(after=int(page.next), limit=1000)
+    assert page.items[0].seq == 3
+    assert page.next is None
+
+
+async def test_near_finds_the_gone_and_the_living(house, queries):
+    name = await listening(house)
+    assert name in await queries.near(name[4:])
+    assert "github/acme/app/1" in await queries.near("acme/app")
+    assert await queries.near("") == ()
+
+
+async def test_health_knows_what_the_shell_knows(house, queries):
+    assert queries.health().status == "ok"
+    house.daemon.pulse.quarantined = 2
+    health = queries.health()
+    assert health.status == "degraded"
+    assert "2 events" in health.reasons[0]
+    house.daemon.pulse.error = "NotStored: no space left"
+    health = queries.health()
+    assert health.status == "stuck"
+    assert "no space left" in health.reasons[0]
+    house.daemon.pulse.error = ""
+
+
+async def test_a_loop_that_does_not_turn_is_stuck(house, queries):
+    house.clock.ms += SILENT_AFTER + 1
+    assert queries.health().status == "stuck"
+    assert "main loop" in queries.health().reasons[-1]
+    house.daemon.inbox.nudge()
+    await until(lambda: queries.health().status == "ok")
+
+
+async def test_the_snapshot_holds_the_cores_counters(house, queries):
+    await vetoed(house)
+    counters = queries.snapshot().counters
+    assert counters["orphan_reap_decisions_total|outcome=vetoed|verdict=busy"] == 1
+
+
+def test_pages_are_bounded():
+    assert (clamp(0), clamp(5), clamp(10**9)) == (1, 5, MOST)
