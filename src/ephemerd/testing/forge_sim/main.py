@@ -36,18 +36,21 @@ from ephemerd.testing.forge_sim.outages import Outages
 from ephemerd.testing.forge_sim.rest import PRIMARY_LIMIT, Limits, Site
 from ephemerd.testing.forge_sim.truth import TruthLog
 from ephemerd.testing.forge_sim.world import World
-from ephemerd.testing.weather import WeatherError, load
+from ephemerd.testing.weather import Weather, WeatherError, load
 
 EXIT_USAGE, EXIT_CREDENTIALS, EXIT_ENVIRONMENT = 2, 4, 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to start. ``port`` 0 takes a free one; ``time_scale`` shortens durations above 10 s."""
+    """How to start. ``port`` 0 takes a free one; ``time_scale`` shortens durations above 10 s.
+
+    ``weather`` is the name of a shipped one, or one that a test made up.
+    """
 
     host: str = "127.0.0.1"
     port: int = 0
-    weather: str = "calm"
+    weather: str | Weather = "calm"
     seed: int = 1
     time_scale: float = 1.0
     repository: str = "acme/app"
@@ -91,7 +94,7 @@ class ForgeSim:
             "url": self.url,
             "admin": f"{self.url}/_admin",
             "repository": options.repository,
-            "weather": options.weather,
+            "weather": self.world.weather.name,
             "seed": options.seed,
             "time_scale": options.time_scale,
             "runner": str(options.write_runner_dir) if options.write_runner_dir else None,
@@ -126,7 +129,7 @@ async def running(options: Options) -> AsyncIterator[ForgeSim]:
     token = _secret(options.token_file, lambda: "ghp_" + secrets.token_hex(18))
     webhook_secret = _secret(options.webhook_secret_file, lambda: secrets.token_hex(20))
     try:
-        weather = load(options.weather)
+        weather = load(options.weather) if isinstance(options.weather, str) else options.weather
         listener = socket.create_server((options.host, options.port), backlog=512)
     except WeatherError as error:
         raise StartError(EXIT_USAGE, str(error)) from error
