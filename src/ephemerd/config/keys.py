@@ -133,6 +133,8 @@ def nearest(path: KeyPath) -> str:
     end = next((end for end in range(1, len(path)) if _is_wrong(path[:end])), len(path))
     table, wrong = path[: end - 1], path[end - 1].lower().replace("-", "_")
     siblings = fields_at(table) or {}
+    if wrong in siblings:
+        return ".".join((*table, wrong))
     for key, _ in known_keys():
         if key[-1] == wrong and siblings:
             return ".".join(key)

@@ -94,9 +94,14 @@ class Layers:
     def where(self, path: KeyPath) -> str:
         """Return the key with the place that its value is from, for a finding."""
         origin = self.origins.get(path)
-        place = str(origin) if origin and origin.layer != DEFAULT else self.tables.get(path, "")
+        place = str(origin) if origin and origin.layer != DEFAULT else self._table(path)
         dotted = ".".join(path) or "configuration"
         return f"{dotted} ({place})" if place else dotted
+
+    def _table(self, path: KeyPath) -> str:
+        """Where a table of the file begins: its header, or the first of what is in it."""
+        inside = (place for key, place in self.tables.items() if key[: len(path)] == path)
+        return self.tables.get(path) or next(inside, "")
 
     def origin(self, path: KeyPath) -> Origin:
         """Return where a leaf is from; of a table of texts the highest layer that set an entry."""

@@ -1,0 +1,145 @@
+"""What several keys say together: forges, scopes, hosts, what comes later."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.config.conftest import GOOD
+
+TWO = """\
+[forge.one]
+scope = "repo:acme/app"
+token_file = "token"
+webhook_secret_file = "hook"
+[forge.two]
+url = "https://ghe.example.org/api/v3"
+scope = ["repo:ACME/lib", "repo:acme/tools"]
+token_file = "token"
+webhook_secret_file = "hook"
+[pools.linux]
+labels = ["linux"]
+runtime = "process"
+"""
+
+
+def test_with_several_forges_a_pool_names_one(bench):
+    finding = bench.only(TWO)
+    assert finding.what == "does not say which forge it serves"
+    assert "one, two" in finding.todo
+    assert bench.load(TWO + 'forge = "one"\n').forge_of("linux") == "one"
+
+
+def test_with_several_scopes_a_pool_names_one(bench):
+    finding = bench.only(TWO + 'forge = "two"\n')
+    assert "which scope of forge two" in finding.what
+    assert "repo:acme/tools" in finding.todo
+    effective = bench.load(TWO + 'forge = "two"\nscope = "repo:acme/lib"\n')
+    assert str(effective.scope_of("linux")) == "two/repo:acme/lib"
+
+
+def test_a_pool_of_an_unknown_scope(bench):
+    finding = bench.only(TWO + 'forge = "two"\nscope = "repo:acme/app"\n')
+    assert finding.what == "is no scope of forge two"
+
+
+def test_a_pool_of_an_unknown_forge(bench):
+    finding = bench.only(GOOD + 'forge = "gitlab"\n')
+    assert "unknown forge 'gitlab'" in finding.what
+    assert finding.todo == "forges are: github"
+
+
+def test_a_pool_on_an_unknown_host(bench):
+    finding = bench.only(GOOD + 'host = "mars"\n')
+    assert "unknown host 'mars'" in finding.what
+    assert finding.todo == "hosts are: local"
+
+
+def test_all_scopes_in_their_order(bench):
+    effective = bench.load(TWO + 'forge = "one"\n')
+    assert [str(scope) for scope in effective.scopes()] == [
+        "one/repo:acme/app",
+        "two/repo:ACME/lib",
+        "two/repo:acme/tools",
+    ]
+
+
+def test_an_unused_host_is_a_warning(bench):
+    finding = bench.only(GOOD + "[hosts.spare]\nslots = 2\n")
+    assert (finding.code, finding.what) == (0, "is used by no pool")
+
+
+def test_a_host_without_slots_is_a_warning(bench):
+    finding = bench.only(GOOD + "[hosts.local]\nslots = 0\n")
+    assert (finding.code, finding.what) == (0, "lets nothing run there")
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://x", "api.github.com", "https://", "https://x/api?y=1", "https://x/#y", ""]
+)
+def test_an_address_that_is_none(bench, url):
+    finding = bench.only(GOOD.replace("scope", f'url = "{url}"\nscope', 1))
+    assert "is not the base address" in finding.what
+
+
+def test_an_address_with_a_password(bench):
+    finding = bench.only(GOOD.replace("scope", 'url = "https://me:pass@x/"\nscope', 1))
+    assert "must not hold a user or password" in finding.what
+    assert "me:pass" not in str(finding)
+
+
+def test_plain_http_is_a_warning_but_to_this_machine(bench):
+    finding = bench.only(GOOD.replace("scope", 'url = "http://ghe.lan"\nscope', 1))
+    assert finding.code == 0
+    assert bench.findings(GOOD.replace("scope", 'url = "http://127.0.0.1:9000"\nscope', 1)) == []
+    assert bench.findings(GOOD.replace("scope", 'url = "http://[::1]:9000"\nscope', 1)) == []
+
+
+@pytest.mark.parametrize("patterns", ['["acme/*"]', '["*/app"]', '["ACME/App"]', "[]"])
+def test_repositories_that_allow_the_scope(bench, patterns):
+    assert bench.findings(GOOD.replace("scope", f"repositories = {patterns}\nscope", 1)) == []
+
+
+def test_repositories_that_leave_the_scope_out(bench):
+    finding = bench.only(GOOD.replace("scope", 'repositories = ["other/*"]\nscope', 1))
+    assert "repo:acme/app would serve nothing" in finding.what
+
+
+def test_a_socket_path_that_no_system_takes(bench):
+    finding = bench.only(GOOD + f"[server]\napi_socket = '/tmp/{'x' * 100}'\n")
+    assert finding.where.startswith("server.api_socket")
+    assert "103 bytes" in finding.what
+
+
+def test_metrics_beside_webhooks(bench):
+    finding = bench.only(GOOD + "[server]\nmetrics_listen = '127.0.0.1:8080'\n")
+    assert finding.where.startswith("server.metrics_listen")
+    both = "[server]\nmetrics_listen = '127.0.0.1:0'\nwebhook_listen = '127.0.0.1:0'\n"
+    assert bench.findings(GOOD + both) == []
+
+
+def test_metrics_can_be_off(bench):
+    assert bench.load(GOOD + "[server]\nmetrics_listen = 'none'\n").settings.server.metrics_listen is None
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "what"),
+    [
+        (("runtime", "min_idle = 2\nruntime"), "pools.linux.min_idle", "keeping spares ready"),
+        (('"process"', '"docker"'), "pools.linux.runtime", 'the runtime "docker"'),
+        (("scope", 'discovery = "poll"\nscope'), "forge.github.discovery", 'discovery "poll"'),
+        (("scope", 'discovery = "scale-set"\nscope'), "forge.github.discovery", 'discovery "scale-set"'),
+        (("scope", "app_id = 7\nscope"), "forge.github.app_id", "authentication as a GitHub App"),
+        (("scope", 'private_key_file = "k"\nscope'), "forge.github.private_key_file", "GitHub App"),
+        (("repo:acme/app", "org:acme"), "forge.github.scope", "an organization or enterprise scope"),
+        (("scope", 'runner_group = "ci"\nscope'), "forge.github.runner_group", "another runner group"),
+        (("[pools", '[runner]\napplication = "download"\n[pools'), "runner.application", "downloading"),
+        (("[pools", '[server]\napi_listen = "127.0.0.1:1"\n[pools'), "server.api_listen", "the API over TCP"),
+    ],
+)
+def test_what_comes_later_is_refused_in_words(bench, change, key, what):
+    finding = bench.only(GOOD.replace(change[0], change[1], 1))
+    assert finding.code == 3
+    assert finding.where.startswith(f"{key} ({bench.file}:")
+    assert what in finding.what
+    assert finding.what.endswith("comes later")
+    assert finding.todo
