@@ -99,7 +99,7 @@ ROWS = sorted(kind for kind, cls in codec.ROW_CLASSES.items() if cls is not None
 
 
 def test_the_kinds_of_rows():
-    assert set(codec.ROW_CLASSES) == {"runner", "job", "scope", "pool", "host", "counter", "meta", "class"}
+    assert {"runner", "job", "scope", "pool", "host", "counter", "meta", "class"} <= set(codec.ROW_CLASSES)
     assert {"runner", "job"} <= set(ROWS)
 
 
