@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import ssl
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
 
+from ephemerd.adapters.kit.answer import Answer, NoAnswer
 from ephemerd.ports.errors import Broken
 
 MAX_BODY = 16 * 1024 * 1024
@@ -25,29 +26,9 @@ CONNECTIONS = 10  # GitHub allows 100 concurrent requests for all that acts as o
 KEEPALIVE_S = 15.0  # shorter than any forge's own limit, so that a write seldom meets a dying connection
 # Texts of these come from the operating system or OpenSSL; the others may quote what was sent or received.
 _QUOTABLE = (httpx2.ConnectError, httpx2.ReadError, httpx2.WriteError)
+# Its traces at DEBUG quote what comes over the wire, which no level of ours may show.
+logging.getLogger("httpcore2").setLevel(logging.INFO)
 _BROKEN = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back. Header names are lower-case; the body is in no repr."""
-
-    status: int
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
-
-
-class NoAnswer(Exception):
-    """No complete answer came; the request may have been carried out.
-
-    `broken` says that an open connection was lost, so that a read may be worth one more try. The text quotes
-    neither what was sent nor what was received.
-    """
-
-    def __init__(self, text: str, *, broken: bool = False) -> None:
-        super().__init__(text)
-        self.text = text
-        self.broken = broken
 
 
 def is_loopback(url: str) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from ephemerd.adapters.forges.github import faults, wire
 from ephemerd.adapters.forges.github.connection import Connection
 from ephemerd.adapters.forges.github.tokens import TokenSource
+from ephemerd.adapters.kit.answer import Answer
 from ephemerd.adapters.kit.http import MAX_BODY, HttpClient, is_loopback
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
 from ephemerd.domain.job import JobReport
@@ -62,7 +63,7 @@ class GitHubForge:
         request = wire.register(scope, name, labels)
         answer = await self._connection.ask(request, self._deadline())
         if answer.status == 201:
-            return wire.read_registration(request, answer.body)
+            return wire.read_registration(request, answer)
         fault = self._connection.fault(request, answer)
         if answer.status == 409:
             raise NameTaken(fault.detail, await self._registration_of(scope, name))
@@ -89,7 +90,7 @@ class GitHubForge:
         """Get one registration; `Gone` on 404, which a lost permission gives as well."""
         request = wire.get_runner(scope, registration)
         answer = await self._connection.fetch(request, self._deadline())
-        return wire.read_runner(request, answer.body)
+        return wire.read_runner(request, answer)
 
     async def find(self, scope: Scope, name: RunnerId) -> ForgeRunner | None:
         """Find a registration by its exact name, however loosely GitHub's own filter matches."""
@@ -109,7 +110,7 @@ class GitHubForge:
         request = wire.get_job(key)
         answer = await self._connection.ask(request, deadline)
         if answer.status == 200:
-            return wire.read_job(request, answer.body, key)
+            return wire.read_job(request, answer, key)
         fault = self._connection.fault(request, answer)
         if answer.status == 404:
             await self._connection.fetch(wire.get_repository(key.repository), deadline)
@@ -128,8 +129,8 @@ class GitHubForge:
         deadline = self._deadline(listing=True)
         runs: dict[int, str] = {}
         for status in wire.ACTIVE:
-            async for request, body in self._pages(wire.list_runs(scope.target, status), deadline):
-                runs.update(wire.read_runs(request, body, scope.target))
+            async for request, answer in self._pages(wire.list_runs(scope.target, status), deadline):
+                runs.update(wire.read_runs(request, answer, scope.target))
         reports: list[JobReport] = []
         queue = list(runs.items())
         while queue:
@@ -164,16 +165,16 @@ class GitHubForge:
         return None if found is None else found.id
 
     async def _each_runner(self, first: wire.Request) -> AsyncGenerator[ForgeRunner, None]:
-        async for request, body in self._pages(first, self._deadline(listing=True)):
-            for runner in wire.read_runners(request, body):
+        async for request, answer in self._pages(first, self._deadline(listing=True)):
+            for runner in wire.read_runners(request, answer):
                 yield runner
 
     async def _jobs_of(self, run: int, repository: str, deadline: float) -> list[JobReport] | PortError:
         """Return a run's jobs, none where the run was deleted meanwhile, or the failure."""
         reports: list[JobReport] = []
         try:
-            async for request, body in self._pages(wire.list_jobs(repository, run), deadline):
-                reports += wire.read_jobs(request, body, self.name, repository)
+            async for request, answer in self._pages(wire.list_jobs(repository, run), deadline):
+                reports += wire.read_jobs(request, answer, self.name, repository)
         except Gone:
             return []
         except PortError as error:
@@ -182,14 +183,14 @@ class GitHubForge:
 
     async def _pages(
         self, first: wire.Request, deadline: float
-    ) -> AsyncGenerator[tuple[wire.Request, bytes], None]:
+    ) -> AsyncGenerator[tuple[wire.Request, Answer], None]:
         """Yield every page. `Refused` rather than a part where the pages find no end."""
         request: wire.Request | None = first
         for _ in range(wire.MAX_PAGES):
             if request is None:
                 return
             answer = await self._connection.fetch(request, deadline)
-            yield request, answer.body
+            yield request, answer
             request = wire.next_page(self._connection.base, request, answer.headers)
         if request is not None:
             raise Refused(

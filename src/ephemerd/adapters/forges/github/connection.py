@@ -16,7 +16,8 @@ from typing import TypeVar
 import ephemerd
 from ephemerd.adapters.forges.github import faults, wire
 from ephemerd.adapters.forges.github.tokens import TokenSource
-from ephemerd.adapters.kit.http import Answer, HttpClient, NoAnswer, Stopwatch
+from ephemerd.adapters.kit.answer import Answer, NoAnswer
+from ephemerd.adapters.kit.http import HttpClient, Stopwatch
 from ephemerd.ports.errors import PortError, RetryLater
 from ephemerd.ports.forge import Budget, CallRecord
 
@@ -85,9 +86,7 @@ class Connection:
 
     def fault(self, request: wire.Request, answer: Answer) -> PortError:
         """Return what an answer means that is not the expected success."""
-        return faults.fault(
-            request, answer.status, answer.headers, answer.body, now=self._now(), secrets=tuple(self._sent)
-        )
+        return faults.fault(request, answer, now=self._now(), secrets=tuple(self._sent))
 
     def budgets(self) -> tuple[Budget, ...]:
         """Return the rate limits as last told, by resource."""

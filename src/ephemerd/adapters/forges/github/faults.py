@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from ephemerd.adapters.forges.github.wire import API_VERSION, Request
+from ephemerd.adapters.kit.answer import Answer
 from ephemerd.domain.runner import FenceAnswer
 from ephemerd.ports.errors import Denied, Gone, Limited, PortError, Refused, RetryLater
 from ephemerd.ports.forge import Budget
@@ -75,21 +76,14 @@ def no_answer(request: Request, text: str) -> RetryLater:
     return RetryLater(f"no answer from GitHub to {request.endpoint} on {request.about}: {text}")
 
 
-def fault(
-    request: Request,
-    status: int,
-    headers: Mapping[str, str],
-    body: bytes,
-    *,
-    now: float,
-    secrets: Collection[str] = (),
-) -> PortError:
+def fault(request: Request, answer: Answer, *, now: float, secrets: Collection[str] = ()) -> PortError:
     """Return what an answer that is not the expected success means.
 
     `now` is the wall clock in seconds since the epoch, for a reset time where the answer has no `Date`;
     `secrets` are taken out of what GitHub is quoted with.
     """
-    said = _said(body, secrets)
+    status, headers = answer.status, answer.headers
+    said = _said(answer.body, secrets)
     head = f"GitHub answered {status} to {request.endpoint} on {request.about}" + (
         f" ({said})" if said else ""
     )

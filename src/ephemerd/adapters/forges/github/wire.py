@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode, urljoin, urlsplit
 import msgspec
 
 from ephemerd.adapters.forges.github.jobs import MAX_LABELS, JobWire, job_report, repository_name
+from ephemerd.adapters.kit.answer import Answer
 from ephemerd.domain.ids import JobKey, Scope
 from ephemerd.domain.job import JobReport
 from ephemerd.ports.errors import Refused, RetryLater
@@ -295,47 +296,52 @@ class _JobPage(msgspec.Struct):
     jobs: list[JobWire]
 
 
-def read_registration(request: Request, body: bytes) -> Registration:
+def read_registration(request: Request, answer: Answer) -> Registration:
     """Read what registering gave; `RetryLater` where it is not usable (the registration may exist)."""
-    answer = _read(request, body, _Registered)
-    credential = answer.encoded_jit_config
-    if not credential or not credential.isascii() or not credential.isprintable():
+    found = _registration(_read(request, answer, _Registered))
+    if found is None:
         raise RetryLater(f"GitHub answered {request.endpoint} without a usable configuration")
-    return Registration(answer.runner.id, credential)
+    return found
 
 
-def read_runner(request: Request, body: bytes) -> ForgeRunner:
+def read_runner(request: Request, answer: Answer) -> ForgeRunner:
     """Read one registration."""
-    return _runner(_read(request, body, _Runner))
+    return _runner(_read(request, answer, _Runner))
 
 
-def read_runners(request: Request, body: bytes) -> list[ForgeRunner]:
+def read_runners(request: Request, answer: Answer) -> list[ForgeRunner]:
     """Read one page of registrations."""
-    return [_runner(entry) for entry in _read(request, body, _RunnerPage).runners]
+    return [_runner(entry) for entry in _read(request, answer, _RunnerPage).runners]
 
 
-def read_runs(request: Request, body: bytes, repository: str) -> list[tuple[int, str]]:
+def read_runs(request: Request, answer: Answer, repository: str) -> list[tuple[int, str]]:
     """Read one page of runs as (id, repository); the repository's name in the case that GitHub keeps."""
     return [
         (run.id, (run.repository and repository_name(run.repository.full_name)) or repository)
-        for run in _read(request, body, _RunPage).workflow_runs
+        for run in _read(request, answer, _RunPage).workflow_runs
     ]
 
 
-def read_jobs(request: Request, body: bytes, forge: str, repository: str) -> list[JobReport]:
+def read_jobs(request: Request, answer: Answer, forge: str, repository: str) -> list[JobReport]:
     """Read one page of a run's jobs; what is no usable job is left out."""
-    reports = (job_report(job, forge, repository) for job in _read(request, body, _JobPage).jobs)
+    reports = (job_report(job, forge, repository) for job in _read(request, answer, _JobPage).jobs)
     return [report for report in reports if isinstance(report, JobReport)]
 
 
-def read_job(request: Request, body: bytes, key: JobKey) -> JobReport:
+def read_job(request: Request, answer: Answer, key: JobKey) -> JobReport:
     """Read one job; `Refused` where it is one that we cannot use, `RetryLater` where it is another."""
-    report = job_report(_read(request, body, JobWire), key.forge, key.repository)
+    report = job_report(_read(request, answer, JobWire), key.forge, key.repository)
     if isinstance(report, str):
         raise Refused(f"GitHub's answer on {request.about} is not usable: {report}")
     if report.key != key:
         raise RetryLater(f"GitHub answered {request.about} with another job")
     return report
+
+
+def _registration(answer: _Registered) -> Registration | None:
+    credential = answer.encoded_jit_config
+    sound = bool(credential) and credential.isascii() and credential.isprintable()
+    return Registration(answer.runner.id, credential) if sound else None
 
 
 def _runner(entry: _Runner) -> ForgeRunner:
@@ -344,9 +350,9 @@ def _runner(entry: _Runner) -> ForgeRunner:
     return ForgeRunner(entry.id, entry.name, entry.status == "online", entry.busy, tuple(labels), connected)
 
 
-def _read(request: Request, body: bytes, kind: type[T]) -> T:
+def _read(request: Request, answer: Answer, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(body, type=kind)
+        return msgspec.json.decode(answer.body, type=kind)
     except msgspec.ValidationError as error:
         reason = str(error)  # names a path and types, never a value
     except (msgspec.DecodeError, RecursionError):

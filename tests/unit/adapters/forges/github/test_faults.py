@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ephemerd.adapters.forges.github import faults, wire
+from ephemerd.adapters.kit.answer import Answer
 from ephemerd.domain.errors import Remedy
 from ephemerd.domain.ids import JobKey, Scope
 from ephemerd.domain.runner import FenceAnswer
@@ -32,7 +33,7 @@ DATE = "Tue, 14 Nov 2023 22:13:20 GMT"  # NOW
 def fault(request: wire.Request, status: int, message: str = "", secrets=(), **headers: str) -> PortError:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     body = json.dumps({"message": message}).encode() if message else b""
-    return faults.fault(request, status, named, body, now=NOW, secrets=secrets)
+    return faults.fault(request, Answer(status, named, body), now=NOW, secrets=secrets)
 
 
 @pytest.mark.parametrize("request_", EVERY)
@@ -241,7 +242,7 @@ def test_a_secret_that_is_echoed_is_hidden(secret):
     "body", [b"", b"<html>t0ken</html>", b"[]", b'"t0ken"', b'{"message":["t0ken"]}', b"[" * 100_000]
 )
 def test_a_body_that_is_no_message_is_not_quoted(body):
-    found = faults.fault(GET, 500, {}, body, now=NOW)
+    found = faults.fault(GET, Answer(500, {}, body), now=NOW)
     assert "t0ken" not in found.detail
 
 
@@ -294,7 +295,7 @@ def test_the_end_of_an_endpoint_is_announced():
 )
 def test_any_answer_has_a_remedy(status, headers, body):
     for request in EVERY:
-        found = faults.fault(request, status, headers, body, now=NOW)
+        found = faults.fault(request, Answer(status, headers, body), now=NOW)
         assert isinstance(found, PortError)
         assert found.after_ms is None or 1000 <= found.after_ms <= 7_200_000
         assert isinstance(found, Gone) <= (status == 404)

@@ -26,7 +26,7 @@ PLAIN: dict[str, Any] = {
     "name": "build",
     "labels": ["self-hosted", "Linux"],
 }
-RUNNER = {"runner_id": 7, "runner_name": "eph-a-b-1"}
+RUNNER: dict[str, Any] = {"runner_id": 7, "runner_name": "eph-a-b-1"}
 
 
 def told(action: str | None = None, **fields: Any) -> JobReport | str:

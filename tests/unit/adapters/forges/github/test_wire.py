@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ephemerd.adapters.forges.github import wire
+from ephemerd.adapters.kit.answer import Answer
 from ephemerd.domain.ids import JobKey, Scope
 from ephemerd.domain.job import ForgeStatus
 from ephemerd.ports.errors import PortError, Refused, RetryLater
@@ -24,8 +25,12 @@ BASE = "https://ghe.example/api/v3"
 RUNNER = {"id": 7, "name": "eph-a-b-1", "os": "unknown", "status": "online", "busy": False, "labels": []}
 
 
-def document(value: Any) -> bytes:
-    return json.dumps(value).encode()
+def document(value: Any) -> Answer:
+    return said(json.dumps(value).encode())
+
+
+def said(body: bytes) -> Answer:
+    return Answer(200, {}, body)
 
 
 @pytest.mark.parametrize(
@@ -364,12 +369,12 @@ def test_a_job_that_we_cannot_use_is_refused_with_the_reason():
 
 
 READERS = [
-    lambda body: wire.read_registration(wire.register(REPO, "a", ("x",)), body),
-    lambda body: wire.read_runner(wire.get_runner(REPO, 7), body),
-    lambda body: wire.read_runners(wire.list_runners(REPO), body),
-    lambda body: wire.read_runs(wire.list_runs("a/b", "queued"), body, "a/b"),
-    lambda body: wire.read_jobs(wire.list_jobs("a/b", 1), body, "github", "a/b"),
-    lambda body: wire.read_job(wire.get_job(KEY), body, KEY),
+    lambda answer: wire.read_registration(wire.register(REPO, "a", ("x",)), answer),
+    lambda answer: wire.read_runner(wire.get_runner(REPO, 7), answer),
+    lambda answer: wire.read_runners(wire.list_runners(REPO), answer),
+    lambda answer: wire.read_runs(wire.list_runs("a/b", "queued"), answer, "a/b"),
+    lambda answer: wire.read_jobs(wire.list_jobs("a/b", 1), answer, "github", "a/b"),
+    lambda answer: wire.read_job(wire.get_job(KEY), answer, KEY),
 ]
 
 
@@ -379,7 +384,7 @@ READERS = [
 )
 def test_an_answer_that_is_no_json_is_not_understood(reader, body):
     with pytest.raises(RetryLater, match="not understood"):
-        reader(body)
+        reader(said(body))
 
 
 @given(
@@ -389,4 +394,4 @@ def test_an_answer_that_is_no_json_is_not_understood(reader, body):
 def test_any_body_gives_a_reading_or_a_port_error(body):
     for reader in READERS:
         with suppress(PortError):
-            reader(body)
+            reader(said(body))
