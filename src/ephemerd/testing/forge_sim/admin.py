@@ -3,7 +3,7 @@
 ===========================================  ==========================================================
 POST /_admin/jobs                            queue ``count`` jobs: ``labels``, ``duration_s`` (real), ``conclusion``,
                                              ``name``, ``tag``, ``repository``, ``max_parallel``, ``waiting``,
-                                             ``held``, ``one_run`` (default true) -> ``{"jobs": [ids], "runs": [ids]}``
+                                             ``held``, ``prompt``, ``one_run`` (default true) -> ``{"jobs": [ids], "runs": [ids]}``
 POST /_admin/jobs/{id}/cancel                cancel it (at once if nobody acquired it)
 POST /_admin/jobs/{id}/approve               let a waiting one into the queue
 POST /_admin/jobs/{id}/rerun                 run it once more -> ``{"jobs": [id]}``
@@ -104,6 +104,7 @@ class Admin:
             wanted=str(body.get("conclusion", "success")),
             waiting=bool(body.get("waiting")),
             held=bool(body.get("held")),
+            prompt=bool(body.get("prompt")),
             tag=str(body.get("tag", "")),
             name=str(body.get("name", "")),
         )

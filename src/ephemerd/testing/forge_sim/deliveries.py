@@ -92,10 +92,15 @@ class Deliverer:
                 self._held.append(_Held(job.id, action, hook, guid, body))
                 self.world.truth.add("delivery_held", guid=guid, action=action, job=job.id)
             else:
-                self._schedule(hook, job.id, action, body, skew)
+                self._schedule(hook, job, action, body, skew)
 
-    def _schedule(self, hook: Hook, job_id: int, action: str, body: bytes, skew: float) -> None:
+    def _schedule(self, hook: Hook, job: Job, action: str, body: bytes, skew: float) -> None:
         weather, rng = self.world.weather, self.world.rng("webhooks")
+        guid = self._guid()
+        delivery = self._new(hook, guid, "workflow_job", action, job.id, body)
+        if job.prompt:
+            self.world.spawn(self._send(delivery, 0.0))
+            return
         delay = weather.webhook_delay.draw(rng) + skew
         late = weather.webhook_late.draw(rng)
         lost = rng.random() < weather.webhook_lost
@@ -105,17 +110,14 @@ class Deliverer:
             delay += late
         if self.outage:
             delay += weather.webhook_late_in_outage.draw(rng)
-        guid = self._guid()
         if lost:
-            self.world.truth.add("delivery_lost", guid=guid, action=action, job=job_id, listed=listed)
+            self.world.truth.add("delivery_lost", guid=guid, action=action, job=job.id, listed=listed)
             if listed:
-                delivery = self._new(hook, guid, "workflow_job", action, job_id, body)
                 self._close(delivery, "timed out", 0, time.time(), ANSWER_WITHIN_S)
             return
-        delivery = self._new(hook, guid, "workflow_job", action, job_id, body)
         self.world.spawn(self._send(delivery, delay))
         if twice:
-            again = self._new(hook, guid, "workflow_job", action, job_id, body)
+            again = self._new(hook, guid, "workflow_job", action, job.id, body)
             self.world.spawn(self._send(again, delay + weather.webhook_delay.draw(rng)))
 
     # Holding back, for scripted acts

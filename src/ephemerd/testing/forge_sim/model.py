@@ -90,6 +90,7 @@ class Job:
     created_at: float
     tag: str = ""
     wanted: str = "success"
+    prompt: bool = False
     status: JobStatus = JobStatus.QUEUED
     conclusion: str | None = None
     started_at: float | None = None

@@ -39,12 +39,14 @@ Handler = Callable[[Request, "Site"], Awaitable["Reply"]]
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a handler answers; with ``answer_lost`` the caller never gets to see it."""
+    """What a handler answers; with ``answer_lost`` the caller never gets to see it. ``runner`` is noted in the
+    call log."""
 
     status: int = 200
     body: Json | list[Json] | None = None
     headers: dict[str, str] = field(default_factory=dict)
     answer_lost: bool = False
+    runner: str | None = None
 
 
 @dataclass(slots=True)
@@ -154,7 +156,12 @@ async def _answer(request: Request, site: Site, handler: Handler, template: str,
     response = _respond(request, site, reply)
     took = round((time.monotonic() - began) * 1000, 3)
     site.world.truth.add(
-        "api_call", method=request.method, path=template, status=response.status_code, took_ms=took
+        "api_call",
+        method=request.method,
+        path=template,
+        status=response.status_code,
+        took_ms=took,
+        **({"runner": reply.runner} if reply.runner else {}),
     )
     return response
 

@@ -45,7 +45,7 @@ async def generate_jitconfig(request: Request, site: Site) -> Reply:
     runner = world.register(repository, name, labels, group_id, answer_lost=lost)
     blob = jit.encode(runner, world.base_url, work_folder, world.rng("keys"))
     body = {"runner": _shown(site, runner), "encoded_jit_config": blob}
-    return Reply(201, body, answer_lost=lost)
+    return Reply(201, body, answer_lost=lost, runner=name)
 
 
 def _wanted(body: Json) -> tuple[str, int, list[str], str]:

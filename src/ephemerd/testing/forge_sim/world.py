@@ -31,7 +31,8 @@ ONLINE_FOR_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """A job to be queued. ``duration_s`` is real time; None draws it from the weather."""
+    """A job to be queued. ``duration_s`` is real time; None draws it from the weather. Deliveries about a
+    ``prompt`` job are neither delayed nor lost, for scripted acts."""
 
     labels: tuple[str, ...]
     name: str = ""
@@ -39,6 +40,7 @@ class JobSpec:
     wanted: str = "success"
     waiting: bool = False
     held: bool = False
+    prompt: bool = False
     tag: str = ""
 
 
@@ -149,6 +151,7 @@ class World:
             created_at=time.time(),
             tag=spec.tag,
             wanted=spec.wanted,
+            prompt=spec.prompt,
             status=JobStatus.WAITING if spec.waiting else JobStatus.QUEUED,
             held=spec.held,
         )
