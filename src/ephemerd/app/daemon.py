@@ -151,7 +151,7 @@ class Daemon:
             while not (self._stopping and self._settled()):
                 await self._turn()
         finally:
-            await self._close()
+            await self.close()
 
     async def booted(self) -> None:
         """Return when the first event of this life is committed."""
@@ -244,7 +244,10 @@ class Daemon:
     def _settled(self) -> bool:
         return self.executor.running == 0 and (not len(self.inbox) or bool(self.pulse.error))
 
-    async def _close(self) -> None:
+    async def close(self) -> None:
+        """Close the ports without waiting for anything; `run` does it at its end. A second call does nothing."""
+        if self._ended.is_set():
+            return
         self._stopping = True
         self.inbox.close()
         if self._executor is not None:

@@ -17,7 +17,7 @@ from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.pool import SECOND, Policy, Pool
 from ephemerd.domain.verdict import Sign
-from ephemerd.ports.errors import Gone, PortError, RetryLater
+from ephemerd.ports.errors import Broken, Gone, PortError, RetryLater
 from ephemerd.ports.runtime import Runtime, StartOrder
 from ephemerd.ports.system import Clock, Meter
 
@@ -99,7 +99,7 @@ class RuntimeCalls:
             return
         self._starting.add(runner)
         try:
-            runtime = self._runtime(pool)
+            runtime = self._configured(pool)
             order = StartOrder(runner, pool, self._store, credential)
             limit = max(self._policy.provision_limit / SECOND, 1.0)
             async with self._starts:
@@ -198,11 +198,22 @@ class RuntimeCalls:
                 runtimes.append(runtime)
         return runtimes
 
-    def _runtime(self, pool: str) -> Runtime:
+    def _configured(self, pool: str) -> Runtime:
         runtime = self._runtimes.get(pool)
         if runtime is None:
-            raise RetryLater(f"pool {pool!r} is not configured; configure it again to end its runners")
+            raise Broken(f"pool {pool!r} is not configured; nothing is started in it")
         return runtime
+
+    def _runtime(self, pool: str) -> Runtime:
+        """Return the runtime that an environment belongs to. Runners outlive their pool's configuration:
+        where there is one runtime only, it is meant."""
+        runtime = self._runtimes.get(pool)
+        if runtime is not None:
+            return runtime
+        others = list(self._runtimes.values())
+        if others and all(other is others[0] for other in others):
+            return others[0]
+        raise RetryLater(f"pool {pool!r} is not configured; configure it again to end its runners")
 
     async def _call(self, call: Awaitable[T], limit: float, what: str) -> T:
         try:

@@ -34,6 +34,12 @@ class Taken(Enum):
 REFUSED = ("bad_signature", "malformed", "wrong_type", "too_large", "too_slow", "overloaded")
 """The other values of `result`: requests that never became a delivery."""
 
+COUNTED = (
+    *((event, taken.value) for event in (*EVENTS, "other") for taken in Taken),
+    *(("unknown", result) for result in REFUSED),
+)
+"""Every pair (event, result) that `webhooks_total` can have."""
+
 _BY_FATE = {
     Fate.STORED: Taken.STORED,
     Fate.DUPLICATE: Taken.DUPLICATE,

@@ -157,12 +157,13 @@ class _Protocol(HttpToolsProtocol):
 
 @dataclass(slots=True)
 class Listener:
-    """One app on one bound socket. `path` is removed at the end where it is a unix socket of ours.
+    """One app on one bound socket; `name` is for the log, `path` that of a unix socket, removed at the end.
 
     uvicorn's server is started and stopped without its main loop: that would wake ten times a second to
     refresh a date header that is not sent, and would take the signals that the daemon handles itself.
     """
 
+    name: str
     app: ASGIApp
     sock: socket.socket
     path: Path | None = None
@@ -204,6 +205,10 @@ class Listener:
         """Accept nothing more, let requests under way end, and remove our unix socket."""
         if self._server is not None:
             await self._server.shutdown(sockets=[self.sock])
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the socket."""
         self.sock.close()
         self._remove()
 

@@ -347,7 +347,16 @@ async def test_an_environment_that_will_not_die_is_told(bench):
     assert told == e.DestroyFailed(R, "env-1", Fault(Remedy.BROKEN, "it would not die"))
 
 
-async def test_a_pool_that_is_not_configured_any_more_ends_nothing(bench):
+async def test_runners_outlive_their_pools_configuration(bench):
+    assert await bench.answers(c.Destroy(permit(), "mac")) == [e.EnvironmentDestroyed(R, "env-1")]
+    await bench.run(register())
+    (failed,) = await bench.answers(c.StartRunner(R, "mac"))
+    assert failed.fault.remedy is Remedy.BROKEN
+    assert not bench.runtime.orders
+
+
+async def test_of_two_runtimes_none_is_guessed(bench):
+    bench.executor._runtimes._runtimes["other"] = FakeRuntime()
     (told,) = await bench.answers(c.Destroy(permit(), "mac"))
     assert told.fault.remedy is Remedy.RETRY
     assert "mac" in told.fault.detail

@@ -47,6 +47,12 @@ def set_up_logging(
     """
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
     handler.setFormatter(_formatter(style, color))
+    structlog.configure(
+        processors=[structlog.stdlib.filter_by_level, ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
@@ -67,6 +73,7 @@ def _formatter(style: str, color: bool) -> logging.Formatter:
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        ProcessorFormatter.remove_processors_meta,
     ]
     last: list[Processor]
     if style == "json":
@@ -75,9 +82,7 @@ def _formatter(style: str, color: bool) -> logging.Formatter:
         plain = structlog.dev.plain_traceback
         renderer = structlog.dev.ConsoleRenderer(colors=color, exception_formatter=plain, pad_event_to=0)
         last = [structlog.processors.format_exc_info, _redact, renderer]
-    return ProcessorFormatter(
-        foreign_pre_chain=shared, processors=[ProcessorFormatter.remove_processors_meta, *last]
-    )
+    return ProcessorFormatter(processors=[*shared, *last])
 
 
 def _take_fields(_: Any, __: str, event: Event) -> Event:

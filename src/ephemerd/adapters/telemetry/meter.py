@@ -21,12 +21,11 @@ DURATION = (10.0, 30.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 7200.0, 21600.0, 864
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Label values that are known when the daemon starts."""
+    """Label values that are known when the daemon starts; `webhooks` are pairs (event, result)."""
 
     forges: tuple[str, ...] = ()
     runtimes: tuple[str, ...] = ()
-    webhook_events: tuple[str, ...] = ()
-    webhook_results: tuple[str, ...] = ()
+    webhooks: tuple[tuple[str, str], ...] = ()
 
 
 class PrometheusMeter:
@@ -74,9 +73,8 @@ class PrometheusMeter:
     def _start_at_zero(self, known: Known) -> None:
         webhooks = self._counters["webhooks_total"]
         for forge in known.forges:
-            for result in known.webhook_results:
-                for event in known.webhook_events:
-                    webhooks.labels(forge=forge, event=event, result=result)
+            for event, result in known.webhooks:
+                webhooks.labels(forge=forge, event=event, result=result)
         for runtime in known.runtimes:
             self._histograms["runner_startup_seconds"].labels(runtime=runtime)
             self._histograms["probe_duration_seconds"].labels(probe=runtime)
