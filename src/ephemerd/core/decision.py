@@ -15,16 +15,16 @@ from ephemerd.domain.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What the table says. `destroy` is leave by this rule alone; fence and re-check can still veto."""
+    """What the table says. `destroys` is leave by this rule alone; fence and re-check can still veto."""
 
-    destroy: bool
+    destroys: bool
     escape: bool
     outcome: str
 
 
-REAP = Ruling(destroy=True, escape=False, outcome="reaped")
-VETO = Ruling(destroy=False, escape=False, outcome="vetoed")
-ESCAPE = Ruling(destroy=True, escape=True, outcome="escaped")
+REAP = Ruling(destroys=True, escape=False, outcome="reaped")
+VETO = Ruling(destroys=False, escape=False, outcome="vetoed")
+ESCAPE = Ruling(destroys=True, escape=True, outcome="escaped")
 
 
 @dataclass(frozen=True, slots=True)

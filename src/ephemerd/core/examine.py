@@ -104,17 +104,17 @@ def _ask_what_is_open(t: Turn, row: Runner) -> None:
         return
     if row.lost is not None and row.lost_again is None and t.now - row.lost >= t.policy.look_again:
         lifecycle.look_up(t, row)
-    elif _untaken(t, row):
-        holding.untaken(t, row)
-        if row.untaken is None and row.lost is None and t.now >= row.vetoed_until:
-            lifecycle.look_up(t, row)
+    elif row.state is S.LISTENING and row.surplus_since is None and row.fence.sent is None:
+        _untaken(t, row)
 
 
-def _untaken(t: Turn, row: Runner) -> bool:
-    """Say whether it has listened for `hold_after` although the matching has a job for it."""
-    if row.state is not S.LISTENING or row.listening is None or row.surplus_since is not None:
-        return False
-    return t.now - max(row.listening, row.since) >= t.policy.hold_after and row.fence.sent is None
+def _untaken(t: Turn, row: Runner) -> None:
+    """It listens although the matching has a job for it: hold its classes back, look it up once."""
+    if t.now - max(row.listening or 0, row.since) < t.policy.hold_after:
+        return
+    holding.untaken(t, row)
+    if row.untaken is None and row.lost is None and t.now >= row.vetoed_until:
+        lifecycle.look_up(t, row)
 
 
 def _look_inside(t: Turn, row: Runner) -> None:

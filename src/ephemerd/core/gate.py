@@ -139,7 +139,7 @@ def _rule(t: Turn, row: Runner, run: GateRun, verdict: Verdict, via: Via) -> Non
     run = replace(run, first=verdict, first_at=t.now, escape=ruling.escape)
     if run.rule is Rule.OVERDUE:
         _overdue(t, row, run, verdict)
-    elif ruling.destroy or _forced(row):
+    elif ruling.destroys or _forced(row):
         _fence(t, row, run)
     else:
         _veto(t, row, run, verdict, via, run.evidence[-1].detail if run.evidence else "")
@@ -291,7 +291,7 @@ def _second(t: Turn, row: Runner, run: GateRun, evidence: Evidence) -> None:
     if run.rule is Rule.OVERDUE or _forced(row):
         warrant = Warrant.FORCED if _forced(row) else Warrant.OVERDUE
         _grant(t, row, run, verdict, warrant)
-    elif not ruling.destroy:
+    elif not ruling.destroys:
         _veto(t, row, run, verdict, evidence.via, evidence.detail)
     elif row.signs != run.generation:
         _veto(t, row, run, Verdict.BUSY, Via.SIGN, "a sign of a job came while it passed the gate")

@@ -80,6 +80,7 @@ class Index:
     abandoned: dict[str, int] = field(default_factory=dict)
     intents: dict[JobKey, dict[RunnerId, None]] = field(default_factory=dict)
     registrations: dict[tuple[str, int], RunnerId] = field(default_factory=dict)
+    running: dict[JobKey, None] = field(default_factory=dict)
     finished: dict[JobKey, None] = field(default_factory=dict)
     by_status: dict[str, int] = field(default_factory=dict)
     by_state: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -136,6 +137,8 @@ class Index:
         _bump(self.by_status, row.status.value, sign)
         if row.status is JobStatus.QUEUED:
             self._queued(row, sign)
+        elif row.status is JobStatus.RUNNING:
+            _member_job(self.running, row.key, sign)
         elif row.status in ENDED_STATUSES:
             _member_job(self.finished, row.key, sign)
 

@@ -4,6 +4,7 @@ reports are no-ops; the status counts, not the action."""
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 
 from ephemerd.core import scopes, signs
@@ -11,13 +12,16 @@ from ephemerd.core.commands import LookUpJob
 from ephemerd.core.events import JobLookedUp, JobReported
 from ephemerd.core.transitions import move_job
 from ephemerd.core.turn import Turn
-from ephemerd.domain.ids import JobKey, RunnerId
+from ephemerd.domain.ids import JobKey, RunnerId, Scope
 from ephemerd.domain.job import ForgeStatus, Job, JobReport, JobStatus, Told
 from ephemerd.domain.labels import normalise
 from ephemerd.domain.runner import Runner
 
 WAITING_AGAIN = 30_000
 """DOMAIN.md section 2: a question about a waiting job that failed is asked again after so many ms."""
+
+ASK_AT_ONCE = 50
+"""How many jobs that a listing did not show are asked about after it."""
 
 FIRST = {
     ForgeStatus.QUEUED: JobStatus.QUEUED,
@@ -77,7 +81,7 @@ def _advance(t: Turn, job: Job, report: JobReport, told: Told) -> Job:
     if report.status is ForgeStatus.COMPLETED:
         return _end(t, job, report)
     if status is JobStatus.RUNNING:
-        return job
+        return t.change_job(job, confirmed=t.now) if told is not Told.WEBHOOK else job
     if report.status is ForgeStatus.IN_PROGRESS:
         return _leave_queue(t, job, JobStatus.RUNNING, started=t.now)
     if report.status is ForgeStatus.QUEUED:
@@ -162,6 +166,33 @@ def ask(t: Turn, job: Job, why: str, pool: str = "") -> bool:
     t.change_job(job, asked=t.now, asking=why, pool=pool, token=token, ask_again=None)
     t.send(LookUpJob(job.key, scope, token))
     return True
+
+
+def ask_unlisted(t: Turn, scope: Scope, since: int) -> None:
+    """Ask about jobs that a complete listing, asked for at `since`, did not show: their end was missed.
+
+    A job that is believed to run would else keep its runner "busy" for days, and one that is believed to
+    wait would keep a runner listening. At most `ASK_AT_ONCE` a listing, the longest unconfirmed first.
+    """
+    missed = [
+        job
+        for job in _open_jobs(t, scope)
+        if job.confirmed < since and job.since < since and job.asked is None
+    ]
+    missed.sort(key=lambda job: (job.confirmed, job.order))
+    for job in missed[:ASK_AT_ONCE]:
+        if not ask(t, job, "unlisted"):
+            break
+
+
+def _open_jobs(t: Turn, scope: Scope) -> Iterator[Job]:
+    for key in t.state.index.running:
+        if scope.serves(key):
+            yield t.state.jobs[key]
+    for group in t.state.index.groups.values():
+        if scope.serves(group.sample):
+            for key in group.queued:
+                yield t.state.jobs[key]
 
 
 def on_looked_up(t: Turn, event: JobLookedUp) -> None:

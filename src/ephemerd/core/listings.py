@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ephemerd.core import gate, lifecycle, scopes
+from ephemerd.core import gate, jobs, lifecycle, scopes
 from ephemerd.core.commands import ListEnvironments, WatchRunner
 from ephemerd.core.events import (
     EnvironmentExited,
@@ -69,7 +69,7 @@ def _found(t: Turn, found: FoundEnvironment, host: str) -> bool:
         return True
     if row.state is S.GONE:
         if found.ended:
-            if not row.cleanup:
+            if not row.cleanup or row.environment is None:
                 gate.clean_up(t, t.change_runner(row, environment=found.environment, cleanup=True))
             return False
         if row.cleanup:
@@ -218,8 +218,11 @@ def _registration(t: Turn, scope: Scope, found: FoundRegistration) -> None:
 def on_jobs(t: Turn, event: JobsListed) -> None:
     """A scope's queued and running jobs were read; each came as a report before this."""
     scopes.note_answer(t, event.scope, event.fault)
-    row = replace(t.state.scope(event.scope), jobs_asked=None)
+    before = t.state.scope(event.scope)
+    row = replace(before, jobs_asked=None)
     if event.fault is None:
         row = replace(row, jobs_listed=t.now)
     scopes.keep(t, row)
+    if event.fault is None and before.jobs_asked is not None:
+        jobs.ask_unlisted(t, event.scope, before.jobs_asked)
     t.touch(runner.id for runner in t.state.live_of_scope(event.scope))

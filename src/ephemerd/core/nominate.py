@@ -109,7 +109,8 @@ def _expired(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
     idle = t.now - max(row.listening, row.since)
     if idle < pool.orphan_grace:
         return None
-    if row.surplus_since is None and row.untaken is None and row.lost is None:
+    looked_up = row.untaken is not None or row.lost is not None
+    if row.surplus_since is None and idle >= t.policy.hold_after and not looked_up:
         return None
     if row.surplus_since is not None and _is_warm(t, row, pool) and idle < t.policy.max_idle_age:
         return None

@@ -33,7 +33,7 @@ def on_sign(t: Turn, event: SignSeen) -> None:
     elif event.sign is Sign.WORKER:
         hard(t, row, worker=True)
     elif event.sign in HARD_SIGNS:
-        hard(t, row, announced=True)
+        hard(t, row, announced=event.detail)
     elif event.sign is Sign.ENDED:
         over(t, row, "log")
     else:
@@ -69,16 +69,20 @@ def soft(t: Turn, row: Runner) -> Runner:
     return row
 
 
-def hard(t: Turn, row: Runner, *, worker: bool = False, announced: bool = False) -> Runner:
-    """An announcement, a worker, or the forge naming the runner: bound until it is gone."""
+def hard(t: Turn, row: Runner, *, worker: bool = False, announced: str = "") -> Runner:
+    """An announcement, a worker, or the forge naming the runner: bound until it is gone.
+
+    An announcement that was heard before (they are told anew after a restart) is no other job.
+    """
     first = row.hard is None
-    new_job = announced and row.over is not None
+    new_job = row.over is not None and announced not in ("", row.announced)
     row = replace(
         row,
         signs=row.signs + 1,
         hard=row.hard if row.hard is not None else t.now,
         hard_last=t.now,
         worker=t.now if worker else row.worker,
+        announced=announced or row.announced,
         consumes=row.consumes or (first and row.job is None),
         stuck="" if first else row.stuck,
     )

@@ -36,6 +36,8 @@ def _recount(state: State) -> Iterator[str]:
     for name in ("held", "reserved", "abandoned", "by_status", "by_state", "registrations"):
         if getattr(fresh, name) != getattr(kept, name):
             yield f"index {name}: {getattr(kept, name)} kept, {getattr(fresh, name)} counted"
+    if sorted(fresh.running) != sorted(kept.running):
+        yield f"index running: {len(kept.running)} kept, {len(fresh.running)} counted"
     if sorted(fresh.finished) != sorted(kept.finished):
         yield f"index finished: {len(kept.finished)} kept, {len(fresh.finished)} counted"
     queued = {name: sorted(group.queued) for name, group in kept.groups.items() if group.queued}

@@ -136,6 +136,7 @@ class Runner:
     job          the job that the forge says it has or had; None while its name is not known
     over         when its one job was known to be over (log end line, event or read); over_via by what
     worker       when a worker was last seen
+    announced    the listener's last announcement, word for word: another one is another job
     known        when a verdict was last something else than unknown
     untaken      when a look-up last found the registration alive while nobody gave it a job
     lost         when a look-up first missed the registration; `lost_again` once more 60 s later
@@ -171,6 +172,7 @@ class Runner:
     hard: int | None = None
     hard_last: int | None = None
     worker: int | None = None
+    announced: str = ""
     job: JobKey | None = None
     over: int | None = None
     over_via: str = ""

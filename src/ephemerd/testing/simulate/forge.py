@@ -1,0 +1,215 @@
+"""The modelled forge: it registers, assigns in a permutation of its own, delivers late, and has bad days.
+
+It behaves as facts about GitHub say (github.md sections 3, 4, 13): runners are fungible, a job that is not
+picked up in 60 s is queued again, deregistering is refused while a job is held, an ephemeral registration
+goes with its one job.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from ephemerd.domain.ids import JobKey, Scope
+from ephemerd.domain.job import ForgeStatus, JobReport
+from ephemerd.domain.labels import satisfies
+from ephemerd.testing.simulate.heap import VirtualTime
+from ephemerd.testing.simulate.truth import Outcome, TrueJob, TrueRegistration
+from ephemerd.testing.weather import Spread, Weather
+
+REQUEUE = 60_000
+STATUS = {
+    "queued": ForgeStatus.QUEUED,
+    "waiting": ForgeStatus.WAITING,
+    "in_progress": ForgeStatus.IN_PROGRESS,
+    "completed": ForgeStatus.COMPLETED,
+}
+
+
+def draw(spread: Spread, rng: random.Random) -> int:
+    """Draw a duration in ms."""
+    return int(spread.draw(rng) * 1000)
+
+
+class ModelForge:
+    """Jobs, registrations, assignment and deliveries; `deliver` takes a report to the daemon."""
+
+    def __init__(
+        self,
+        time: VirtualTime,
+        weather: Weather,
+        rng: random.Random,
+        outcome: Outcome,
+        deliver: Callable[[JobReport], None],
+    ) -> None:
+        self.time, self.weather, self.rng, self.outcome = time, weather, rng, outcome
+        self._deliver = deliver
+        self.jobs: dict[int, TrueJob] = {}
+        self.open: dict[int, TrueJob] = {}
+        self.queued: dict[int, TrueJob] = {}
+        self.registrations: dict[int, TrueRegistration] = {}
+        self.by_name: dict[str, TrueRegistration] = {}
+        self.idle: dict[int, TrueRegistration] = {}
+        self.offer: Callable[[TrueRegistration, TrueJob], None] = lambda _registration, _job: None
+        self.outage_until = 0
+        self.outage_kind = ""
+        self._next_id = 1_000
+        self._assigning = False
+
+    def queue(self, key: JobKey, labels: tuple[str, ...], duration: int, *, counted: bool = True) -> TrueJob:
+        """Queue a job and tell the daemon of it."""
+        job = TrueJob(key, labels, duration, self.time.now, counted)
+        self.jobs[key.id] = self.open[key.id] = self.queued[key.id] = job
+        self.tell(job)
+        self.wake()
+        return job
+
+    def tell(self, job: TrueJob) -> None:
+        """Send the job's present state as a webhook, with the weather's delay, loss and doubling."""
+        report = self.report(job)
+        if self.rng.random() < self.weather.webhook_lost:
+            return
+        delay = draw(self.weather.webhook_delay, self.rng) + draw(self.weather.sibling_skew, self.rng)
+        late = self.weather.webhook_late.draw(self.rng)
+        if late is not None:
+            delay += int(late * 1000)
+        if self.in_outage():
+            delay += draw(self.weather.webhook_late_in_outage, self.rng)
+        self.time.after(delay, self._deliver, report)
+        if self.rng.random() < self.weather.webhook_duplicated:
+            self.time.after(delay + draw(self.weather.webhook_delay, self.rng), self._deliver, report)
+
+    def report(self, job: TrueJob) -> JobReport:
+        """Return what the forge says of a job now; an assignment does not show (github.md 13)."""
+        shown = job.status in ("in_progress", "completed")
+        return JobReport(
+            key=job.key,
+            status=STATUS[job.status],
+            labels=job.labels,
+            name=f"job {job.key.id}",
+            runner_name=job.runner if shown else None,
+            runner_id=job.registration if shown else None,
+            conclusion=job.conclusion,
+        )
+
+    def in_outage(self) -> bool:
+        return self.time.now < self.outage_until
+
+    def register(self, scope: Scope, name: str, labels: tuple[str, ...]) -> TrueRegistration | None:
+        """Register a runner; None where the name is taken."""
+        if name in self.by_name:
+            return None
+        self._next_id += 1
+        made = TrueRegistration(self._next_id, name, scope, labels)
+        self.registrations[made.id] = self.by_name[name] = made
+        return made
+
+    def connect(self, registration: TrueRegistration) -> None:
+        """The listener is online: it may be given a job."""
+        if registration.id in self.registrations:
+            registration.online = registration.connected = True
+            self.idle[registration.id] = registration
+            self.wake()
+
+    def forget(self, registration: TrueRegistration) -> None:
+        """The registration is gone, by whatever cause."""
+        self.registrations.pop(registration.id, None)
+        self.by_name.pop(registration.name, None)
+        self.idle.pop(registration.id, None)
+        registration.online = False
+
+    def deregister(self, registration_id: int) -> str:
+        """Answer a deregistration: accepted, refused or not_found."""
+        registration = self.registrations.get(registration_id)
+        if registration is None:
+            return "not_found"
+        held = registration.holds is not None
+        if held:
+            self.outcome.fence_calls_while_held += 1
+        refuses = held and (registration.acquired or self.weather.refuses_from == "assignment")
+        if refuses and self.rng.random() >= self.weather.delete_accepted_while_held:
+            return "refused"
+        self.forget(registration)
+        return "accepted"
+
+    def wake(self) -> None:
+        """Something changed that could let a job be assigned."""
+        if not self._assigning and self.queued and self.idle:
+            self._assigning = True
+            self.time.after(0, self._assign)
+
+    def _assign(self) -> None:
+        """Hand queued jobs to idle runners in a random permutation."""
+        self._assigning = False
+        jobs = list(self.queued.values())
+        self.rng.shuffle(jobs)
+        by_fit: dict[tuple[str, tuple[str, ...]], list[TrueRegistration]] = {}
+        for job in jobs:
+            fit = (job.key.repository, job.labels)
+            if fit not in by_fit:
+                by_fit[fit] = [
+                    r
+                    for r in self.idle.values()
+                    if r.scope.serves(job.key) and satisfies(r.labels, job.labels)
+                ]
+                self.rng.shuffle(by_fit[fit])
+            while by_fit[fit]:
+                registration = by_fit[fit].pop()
+                if registration.id in self.idle:
+                    self._pick(job, registration)
+                    break
+
+    def _pick(self, job: TrueJob, registration: TrueRegistration) -> None:
+        del self.queued[job.key.id]
+        del self.idle[registration.id]
+        self.time.after(draw(self.weather.assign, self.rng), self._hand_over, job, registration)
+
+    def _hand_over(self, job: TrueJob, registration: TrueRegistration) -> None:
+        """The assignment takes hold, unless either is no longer there."""
+        if job.status != "queued":
+            if registration.id in self.registrations:
+                self.idle[registration.id] = registration
+                self.wake()
+            return
+        if registration.id not in self.registrations:
+            self.queued[job.key.id] = job
+            self.wake()
+            return
+        registration.holds = job
+        job.held_by = registration.name
+        job.offers += 1
+        if self.rng.random() < self.weather.registration_404_on_assignment:
+            self.forget(registration)
+        self.offer(registration, job)
+
+    def give_back(self, job: TrueJob, registration: TrueRegistration, *, delay: int = REQUEUE) -> None:
+        """A job that was assigned and not acquired goes back to the queue."""
+        registration.holds = None
+        job.held_by = None
+        self.time.after(delay, self._requeue, job)
+
+    def _requeue(self, job: TrueJob) -> None:
+        if job.status == "queued" and job.held_by is None:
+            self.queued[job.key.id] = job
+            self.wake()
+
+    def start(self, job: TrueJob, name: str, registration: int | None) -> None:
+        """The worker reported its start."""
+        if job.status == "queued":
+            self.queued.pop(job.key.id, None)
+            job.status, job.runner, job.registration, job.started = (
+                "in_progress",
+                name,
+                registration,
+                self.time.now,
+            )
+            self.tell(job)
+
+    def finish(self, job: TrueJob, conclusion: str) -> None:
+        """The job has ended."""
+        if job.status == "completed":
+            return
+        self.queued.pop(job.key.id, None)
+        self.open.pop(job.key.id, None)
+        job.status, job.conclusion, job.ended = "completed", conclusion, self.time.now
+        self.tell(job)
