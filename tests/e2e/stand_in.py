@@ -21,7 +21,7 @@ diag() { echo "[$(stamp) INFO Runner] $*" >> "$root/_diag/Runner_1-utc.log"; }
 [ "$1" = run ] || exit 64
 [ -n "$ACTIONS_RUNNER_INPUT_JITCONFIG" ] || exit 65
 mkdir -p "$root/_diag"
-ls -l /proc/$$/fd > "$root/descriptors"
+(ls -l /proc/$$/fd > "$root/descriptors")
 mkfifo "$root/control"
 exec 3<>"$root/control"
 trap 'echo Exiting...; exit 0' INT

@@ -43,7 +43,7 @@ def candidates(mountinfo: str, membership: str) -> list[Path]:
         names = ("",) if kind[0] == "cgroup2" else kind[2].split(",")
         for name in names:
             own = mine.get(name, "")
-            if (own + "/").startswith(top.rstrip("/") + "/"):
+            if own.startswith("/") and (own + "/").startswith(top.rstrip("/") + "/"):
                 found.setdefault(name, mount / own[len(top.rstrip("/")) :].lstrip("/"))
     return [found[name] for name in ("", *FIRST_CHOICE) if name in found]
 

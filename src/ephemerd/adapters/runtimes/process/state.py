@@ -45,14 +45,15 @@ def read_own(path: Path) -> dict[str, Any] | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
+    try:
+        status = os.fstat(descriptor)
         if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode):
             return None
-        try:
-            content = json.loads(file.read(LIMIT))
-        except (OSError, ValueError):
-            return None
+        content = json.loads(os.read(descriptor, LIMIT))
+    except (OSError, ValueError):
+        return None
+    finally:
+        os.close(descriptor)
     return content if isinstance(content, dict) else None
 
 
