@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ephemerd.core import lifecycle, listings, plan, scopes
 from ephemerd.core.events import Booted
+from ephemerd.core.evolve import replace
 from ephemerd.core.rows import HostRow, PoolRow
 from ephemerd.core.turn import Turn
 from ephemerd.domain.ids import Scope

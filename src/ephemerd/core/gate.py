@@ -7,12 +7,11 @@ Permits and fence intents are made in this file alone.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ephemerd.core import backoff, nominate, scopes, signs, verdicts
 from ephemerd.core.commands import Deregister, Destroy, LookUpRunner, ProbeRunner
 from ephemerd.core.decision import Bounds, Ruling, age_of, bounds_of, decide
 from ephemerd.core.events import FenceAnswered, Probed, RunnerLookedUp
+from ephemerd.core.evolve import replace
 from ephemerd.core.judge import judge, no_report
 from ephemerd.core.transitions import move_runner
 from ephemerd.core.turn import Turn

@@ -6,8 +6,7 @@ Max-parallel, group access and concurrency groups leave jobs queued that no runn
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from ephemerd.core.evolve import replace
 from ephemerd.core.index import Group
 from ephemerd.core.rows import ClassRow
 from ephemerd.core.turn import Turn

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ephemerd.core import scopes, signs
 from ephemerd.core.commands import LookUpJob
 from ephemerd.core.events import JobLookedUp, JobReported
+from ephemerd.core.evolve import replace
 from ephemerd.core.transitions import move_job
 from ephemerd.core.turn import Turn
 from ephemerd.domain.ids import JobKey, RunnerId, Scope

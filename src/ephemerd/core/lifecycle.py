@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ephemerd.core import backoff, gate, scopes, signs
 from ephemerd.core.commands import LookUpName, LookUpRunner, StartRunner
 from ephemerd.core.events import (
@@ -17,6 +15,7 @@ from ephemerd.core.events import (
     RunnerLookedUp,
     StartFailed,
 )
+from ephemerd.core.evolve import replace
 from ephemerd.core.transitions import move_runner
 from ephemerd.core.turn import Turn
 from ephemerd.domain.errors import Fault, Remedy

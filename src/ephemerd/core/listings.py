@@ -7,8 +7,6 @@ nominated as leaked when it was seen twice.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ephemerd.core import gate, jobs, lifecycle, scopes
 from ephemerd.core.commands import ListEnvironments, WatchRunner
 from ephemerd.core.events import (
@@ -19,6 +17,7 @@ from ephemerd.core.events import (
     JobsListed,
     RegistrationsListed,
 )
+from ephemerd.core.evolve import replace
 from ephemerd.core.rows import HostRow
 from ephemerd.core.turn import Turn
 from ephemerd.domain.ids import RunnerId, Scope

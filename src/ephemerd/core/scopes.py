@@ -6,9 +6,8 @@ reset. A refused credential stops the scope and is tried again rarely.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ephemerd.core.commands import ListJobs, ListRegistrations
+from ephemerd.core.evolve import replace
 from ephemerd.core.rows import ScopeRow
 from ephemerd.core.turn import Turn
 from ephemerd.domain.errors import Fault, Remedy

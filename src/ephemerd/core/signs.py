@@ -6,10 +6,9 @@ re-validates, so that whatever is learnt during a gate run stops it.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ephemerd.core import holding
 from ephemerd.core.events import SignSeen
+from ephemerd.core.evolve import replace
 from ephemerd.core.transitions import RUNNER_EDGES, move_runner
 from ephemerd.core.turn import Turn
 from ephemerd.domain.job import Job, Told

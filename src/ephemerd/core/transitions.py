@@ -6,9 +6,9 @@ meet a late or doubled event asks before it moves. Nothing leaves GONE but by be
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
+from ephemerd.core.evolve import replace
 from ephemerd.domain.job import Job, JobStatus
 from ephemerd.domain.runner import Runner, RunnerState
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from ephemerd.core.commands import Command
+from ephemerd.core.evolve import replace
 from ephemerd.core.rows import ClassRow, HostRow, PoolRow, ScopeRow
 from ephemerd.core.state import State
 from ephemerd.core.step import Note, Step

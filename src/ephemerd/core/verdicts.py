@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ephemerd.core import backoff, signs
 from ephemerd.core.events import FenceAnswered, RunnerLookedUp
+from ephemerd.core.evolve import replace
 from ephemerd.core.scopes import answered_lately
 from ephemerd.core.turn import Turn
 from ephemerd.domain.permit import Warrant

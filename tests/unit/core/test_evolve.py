@@ -1,0 +1,35 @@
+"""A changed copy equals what `dataclasses.replace` makes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from ephemerd.core.evolve import replace
+from ephemerd.core.rows import ClassRow
+from ephemerd.domain.ids import RunnerId, Scope
+from ephemerd.domain.runner import Runner, RunnerState
+
+ROW = Runner(RunnerId("a"), "p", "h", Scope("f", "repo:a/b"), 1, RunnerState.PLANNED, 5, 5)
+
+
+def test_copy_equals_the_slow_one_and_leaves_the_original():
+    assert replace(ROW, since=9, soft=7) == dataclasses.replace(ROW, since=9, soft=7)
+    assert ROW.since == 5
+    assert replace(ClassRow(), held=True) == ClassRow(held=True)
+
+
+def test_copy_is_as_frozen_as_the_original():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        replace(ROW, since=9).since = 3  # type: ignore[misc]
+
+
+def test_unknown_field_is_refused():
+    with pytest.raises(TypeError, match="Runner has no field 'sinec'"):
+        replace(ROW, sinec=1)
+
+
+def test_value_with_one_field_is_refused():
+    with pytest.raises(TypeError, match="too few fields"):
+        replace(dataclasses.make_dataclass("One", ["a"], frozen=True, slots=True)(1), a=2)
