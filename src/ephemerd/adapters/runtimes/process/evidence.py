@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,7 @@ CHUNK = 1024 * 1024
 LINE_LIMIT = 8 * 1024
 DIAG_FILES = 16
 HISTORY = 1000
+GRAIN = 1_000_000_000  # ns; coarser than any file time that matters here
 SOFT_ORDER = (Sign.LISTENING, Sign.OFFERED, Sign.ACKNOWLEDGED, Sign.SKIPPED)
 
 
@@ -140,6 +142,8 @@ class Evidence:
         self._log = Tail(place.log)
         self._perf = Tail(place.perf / "Runner.perf")
         self._diags: dict[str, Tail] = {}
+        self._diags_made = 0
+        self._current: list[Tail] = []
         self._lock = threading.Lock()
         self._session = False
         self._log_listening = False
@@ -186,7 +190,11 @@ class Evidence:
             return told
 
     def _diag_tails(self) -> list[Tail]:
+        """The newest pages of the listener's diagnostics; listed anew only when the folder changed."""
         try:
+            made = self._diag.lstat().st_mtime_ns
+            if made == self._diags_made:
+                return self._current
             with os.scandir(self._diag) as entries:
                 names = sorted(
                     entry.name
@@ -198,7 +206,11 @@ class Evidence:
         for name in names[-DIAG_FILES:]:
             if name not in self._diags and len(self._diags) < 4 * DIAG_FILES:
                 self._diags[name] = Tail(self._diag / name)
-        return [self._diags[name] for name in names[-DIAG_FILES:] if name in self._diags]
+        self._current = [self._diags[name] for name in names[-DIAG_FILES:] if name in self._diags]
+        # A page made within the clock's grain of this listing would leave the time as it is: only a time
+        # that has passed is believed to stand for what was listed.
+        self._diags_made = made if time.time_ns() - made > GRAIN else 0
+        return self._current
 
     def _follow(
         self, tail: Tail, sign_of: Callable[[str], Sign | None], now: int, told: list[tuple[Sign, str]]

@@ -1,4 +1,4 @@
-"""Follow one runner to its end: tell its signs as they are written, and its exit once it is proven.
+"""Follow one runner to its end, and tell its exit once it is proven.
 
 The exit is that of listener *and* worker. Any doubt (a listing that failed or is not complete) is waited
 out; an error is no exit.
@@ -20,14 +20,10 @@ from ephemerd.domain.verdict import Listing
 
 log = structlog.get_logger(__name__)
 
-# Files are looked at this often until a worker was seen, and afterwards. An offer that is told a fifth of
-# a second late only shortens the time in which a nomination could be spared; the probe reads anew anyway.
-EARLY, LATE, QUIET = 0.2, 1.0, 5.0
-# The process table is looked at only where the files say a worker is due, or rarely in case they fail.
-TABLE_DUE, TABLE_RARE = 1.0, 10.0
 FORK_TO_EXEC = 10.0  # longer than this, what bears the listener's name is no worker-to-be
 CODE_WAIT = 5.0
 AGAIN = 1.0
+LONG = 3600.0
 
 
 class Follower:
@@ -41,15 +37,12 @@ class Follower:
         ask: Callable[[], Awaitable[Look]],
         read: Callable[[], Awaitable[None]],
         exited: Callable[[int | None, int], None],
-        all_signs: bool,
     ) -> None:
         self._environment = environment
         self._machine = machine
         self._ask = ask
         self._read = read
         self._exited = exited
-        self._all_signs = all_signs
-        self._looked = 0.0
 
     async def run(self) -> None:
         """Follow until the exit was told; an error is logged and followed again."""
@@ -67,12 +60,6 @@ class Follower:
                 self._exited(code, len(look.others))
                 return
 
-    def _interval(self) -> float:
-        evidence = self._environment.evidence
-        if not self._all_signs and evidence.listening:
-            return QUIET
-        return LATE if evidence.bound else EARLY
-
     async def _listener_gone(self) -> None:
         reference = self._environment.reference
         if reference.listener is None or self._machine.boot() != reference.boot:
@@ -81,24 +68,10 @@ class Follower:
         if handle is None:
             return
         try:
-            while not await handle.wait(self._interval()):
-                if self._environment.evidence.changed():
-                    await self._read()
-                if self._table_due():
-                    await self._ask()
+            while not await handle.wait(LONG):
+                pass
         finally:
             handle.close()
-
-    def _table_due(self) -> bool:
-        evidence = self._environment.evidence
-        if evidence.bound or not self._all_signs:
-            return False
-        now = asyncio.get_running_loop().time()
-        due = TABLE_DUE if evidence.announced_at is not None else TABLE_RARE
-        if now - self._looked < due:
-            return False
-        self._looked = now
-        return True
 
     async def _worker_gone(self) -> Look:
         loop = asyncio.get_running_loop()

@@ -53,13 +53,14 @@ def micros() -> int:
 
 
 def write(folder: str, name: str, content: dict[str, Any]) -> None:
-    """Write a state file so that a reader finds it whole or not at all, also after a power cut."""
+    """Write a state file so that a reader finds it whole or not at all.
+
+    Not flushed to the disk: after a power cut none of the processes it tells of is left either.
+    """
     temporary = f"{folder}/.{name}.new"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w") as file:
         json.dump(content, file)
-        file.flush()
-        os.fsync(file.fileno())
     Path(temporary).replace(f"{folder}/{name}")
 
 

@@ -20,6 +20,7 @@ from ephemerd.adapters.runtimes.process.options import ProcessOptions
 from ephemerd.adapters.runtimes.process.processes import Machine, this_machine
 from ephemerd.adapters.runtimes.process.registry import TRASH, Registry
 from ephemerd.adapters.runtimes.process.removal import remove_tree
+from ephemerd.adapters.runtimes.process.rounds import Rounds
 from ephemerd.adapters.runtimes.process.tree import Look
 from ephemerd.core.events import FoundEnvironment
 from ephemerd.domain.ids import RunnerId
@@ -61,6 +62,7 @@ class ProcessRuntime:
         self._epoch = epoch
         self._sink: RuntimeSink | None = None
         self._followers: dict[str, asyncio.Task[None]] = {}
+        self._rounds = Rounds()
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
         self._starting: set[str] = set()
         self._trash: set[Path] = set()
@@ -103,6 +105,7 @@ class ProcessRuntime:
         asked = self._ask(found)
         done, _ = await asyncio.wait((asked,), timeout=limit)
         if not done:
+            asked.cancel()
             raise RetryLater(f"the look at the processes did not end within {limit:g} s")
         return report(found, asked.result())
 
@@ -136,6 +139,7 @@ class ProcessRuntime:
         for follower in followers:
             follower.cancel()
         await asyncio.gather(*followers, return_exceptions=True)
+        await self._rounds.close()
         self._sink = None
         for pool in (self._quick, self._slow):
             pool.shutdown(wait=False, cancel_futures=True)
@@ -168,6 +172,7 @@ class ProcessRuntime:
         runner = environment.reference.runner
 
         def exited(code: int | None, leftovers: int) -> None:
+            self._rounds.remove(environment)
             if self._sink is not None:
                 self._sink.exited(RunnerId(runner), code, leftovers)
 
@@ -177,6 +182,11 @@ class ProcessRuntime:
             ask=lambda: self._ask(environment),
             read=lambda: self._read(environment),
             exited=exited,
+        )
+        self._rounds.add(
+            environment,
+            lambda: self._read(environment),
+            lambda: self._ask(environment),
             all_signs=self._registry.options_of(environment).follow == "all",
         )
         self._followers[runner] = asyncio.create_task(follower.run(), name=f"follow {runner}")
@@ -188,7 +198,7 @@ class ProcessRuntime:
                 self._sink.sign(RunnerId(environment.reference.runner), sign, detail)
 
     def _ask(self, environment: Environment) -> asyncio.Future[Look]:
-        """Look at the processes, then at the files; signs are told even when nobody waits any more."""
+        """Look at the processes, then at the files."""
         told: deque[tuple[Sign, str]] = deque()
 
         def examine() -> Look:
@@ -198,21 +208,29 @@ class ProcessRuntime:
             told.extend(environment.evidence.refresh(self._now()))
             return look
 
-        future = self._in(self._quick, examine)
+        return self._telling(environment, told, examine)
 
-        def answered(done: asyncio.Future[Look]) -> None:
+    def _read(self, environment: Environment) -> asyncio.Future[None]:
+        """Look at the files."""
+        told: deque[tuple[Sign, str]] = deque()
+        return self._telling(
+            environment, told, lambda: told.extend(environment.evidence.refresh(self._now()))
+        )
+
+    def _telling(
+        self, environment: Environment, told: deque[tuple[Sign, str]], work: Callable[[], T]
+    ) -> asyncio.Future[T]:
+        """Do work that finds signs; they are told even when nobody waits for the work any more."""
+        future = self._in(self._quick, work)
+
+        def answered(done: asyncio.Future[T]) -> None:
             # Taken here as well: a failure that nobody waits for is no warning of the loop.
             if not done.cancelled():
                 done.exception()
             self._tell(environment, tuple(told))
 
         future.add_done_callback(answered)
-        return future
-
-    async def _read(self, environment: Environment) -> None:
-        self._tell(
-            environment, await self._in(self._quick, lambda: environment.evidence.refresh(self._now()))
-        )
+        return asyncio.shield(future)
 
     async def _exit_told(self, environment: Environment) -> None:
         follower = self._followers.get(environment.reference.runner)
@@ -225,6 +243,7 @@ class ProcessRuntime:
         follower = self._followers.pop(runner, None)
         if follower is not None:
             follower.cancel()
+        self._rounds.remove(environment)
         self._registry.forget(environment)
         living = self._registry.living()
 

@@ -45,14 +45,13 @@ class Case:
     async def read(self) -> None:
         self.environment.evidence.refresh(1)
 
-    def follow(self, *, all_signs: bool = True) -> asyncio.Task[None]:
+    def follow(self) -> asyncio.Task[None]:
         follower = Follower(
             self.environment,
             self.machine,
             ask=self.ask,
             read=self.read,
             exited=lambda code, left: self.exits.append((code, left)),
-            all_signs=all_signs,
         )
         return asyncio.create_task(follower.run())
 
@@ -162,15 +161,6 @@ async def test_one_that_never_ran_has_ended(case):
     case.machine.processes = {1: case.machine.processes[1]}
     await done(case.follow())
     assert case.exits == [(None, 0)]
-
-
-async def test_a_pool_that_only_listens_costs_no_looks(case):
-    task = case.follow(all_signs=False)
-    await asyncio.sleep(0)
-    case.die(LISTENER)
-    case.exit_file(0)
-    await done(task)
-    assert case.looks.qsize() == 1  # the one after the exit
 
 
 # Ending
