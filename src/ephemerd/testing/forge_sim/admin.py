@@ -3,7 +3,8 @@
 ===========================================  ==========================================================
 POST /_admin/jobs                            queue ``count`` jobs: ``labels``, ``duration_s`` (real), ``conclusion``,
                                              ``name``, ``tag``, ``repository``, ``max_parallel``, ``waiting``,
-                                             ``held``, ``prompt``, ``one_run`` (default true) -> ``{"jobs": [ids], "runs": [ids]}``
+                                             ``held``, ``prompt``, ``one_run`` (default true)
+                                             -> ``{"jobs": [ids], "runs": [ids]}``
 POST /_admin/jobs/{id}/cancel                cancel it (at once if nobody acquired it)
 POST /_admin/jobs/{id}/approve               let a waiting one into the queue
 POST /_admin/jobs/{id}/rerun                 run it once more -> ``{"jobs": [id]}``

@@ -35,7 +35,8 @@ from ephemerd.testing.forge_sim.world import Refused, World
 from ephemerd.testing.weather import Spread
 
 POLL_S = 50.0
-"""How long a poll stays open without a message [src]; scaled, but 10 s at least."""
+"""How long a poll stays open without a message [src]. Not scaled: it is a matter of the connection, and a runner
+that was deregistered learns of it only when its poll ends."""
 
 Handler = Callable[[Request, Runner], Awaitable[Response]]
 
@@ -46,7 +47,6 @@ class Broker:
     def __init__(self, world: World, offers: Offers) -> None:
         self.world = world
         self.offers = offers
-        self.poll_s = max(10.0, world.seconds(POLL_S))
         self._known: dict[str, Runner] = {}
 
     def routes(self) -> list[Route]:
@@ -187,7 +187,7 @@ class Broker:
         left = asyncio.ensure_future(_disconnected(request))
         closing = asyncio.ensure_future(self.world.closing.wait())
         try:
-            await asyncio.wait({coming, left, closing}, timeout=self.poll_s, return_when="FIRST_COMPLETED")
+            await asyncio.wait({coming, left, closing}, timeout=POLL_S, return_when="FIRST_COMPLETED")
             return coming.result() if coming.done() else None
         finally:
             for task in (coming, left, closing):

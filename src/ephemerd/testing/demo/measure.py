@@ -1,0 +1,125 @@
+"""Turns what the look-alike and the daemon recorded into the report."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ephemerd.testing.demo.options import DemoOptions, DemoReport, broken_promises
+from ephemerd.testing.forge_sim.outcomes import held_at, holdings, outcomes, quantile, wall_to_ms
+from ephemerd.testing.forge_sim.truth import Record
+
+Json = dict[str, Any]
+
+
+def make_report(
+    options: DemoOptions,
+    *,
+    truth: Sequence[Record],
+    decisions: Sequence[Json],
+    nominated: int,
+    runners: Mapping[str, Json],
+    jobs: Mapping[int, Json],
+    counted: Sequence[int],
+    act_jobs: int,
+    kills: Mapping[str, int],
+    failures: Sequence[str],
+    leaks: Sequence[str],
+    daemon_exit: int | None,
+    wall_s: float,
+) -> DemoReport:
+    """Measure one demo. ``counted`` are the ids of the random jobs that were asked for, ``failures`` what the act
+    did not show."""
+    result = outcomes(truth)
+    left = [*leaks, *(f"registration {name}" for name in result["left_registrations"])]
+    report = DemoReport(
+        jobs=len(counted),
+        completed=_completed(truth, set(counted)),
+        killed=result["killed"],
+        disturbed=result["disturbed"],
+        lost=result["lost"] + result["unfinished"],
+        leaked=len(left),
+        dispatches=result["dispatches"],
+        wasted=result["wasted"],
+        nominated=nominated,
+        vetoed=_count(decisions, "vetoed"),
+        vetoed_holding_job=vetoed_holding_job(truth, decisions),
+        reaped=_count(decisions, "reaped"),
+        escaped=_count(decisions, "escaped"),
+        fence_refusals=result["fence_refusals"],
+        fence_breaches=result["fence_breaches"],
+        time_scale=options.time_scale,
+        queue_to_start_ms=result["queue_to_start_ms"],
+        dispatch_ms=_dispatch_ms(truth, runners, jobs),
+        api_calls_per_job=result["api_calls_per_job"],
+        wall_s=round(wall_s, 2),
+        weather=options.weather,
+        seed=options.seed,
+        act_jobs=act_jobs,
+        cancelled_queued=result["cancelled_queued"],
+        foreign_taken=result["foreign_taken"],
+        operator_kills=dict(kills),
+        daemon_exit=daemon_exit,
+        leaks=left,
+    )
+    broken = [*failures, *broken_promises(report, act=options.act)]
+    return dataclasses.replace(report, broken_promises=broken)
+
+
+def vetoed_holding_job(truth: Sequence[Record], decisions: Iterable[Json]) -> int:
+    """Distinct (runner, nomination) pairs that were vetoed while the truth log says that the runner held a job."""
+    intervals = holdings(truth)
+    return len(
+        {
+            (made["runner"], made["nomination"])
+            for made in decisions
+            if made["outcome"] == "vetoed"
+            and held_at(intervals, made["runner"], wall_to_ms(truth, made["at"])) is not None
+        }
+    )
+
+
+def _completed(truth: Iterable[Record], counted: set[int]) -> int:
+    return sum(
+        1
+        for record in truth
+        if record["kind"] == "job_completed"
+        and record["job"] in counted
+        and record["reason"] == "finished"
+        and record["conclusion"] == "success"
+    )
+
+
+def _count(decisions: Iterable[Json], outcome: str) -> int:
+    return sum(1 for made in decisions if made["outcome"] == outcome)
+
+
+def _dispatch_ms(
+    truth: Iterable[Record], runners: Mapping[str, Json], jobs: Mapping[int, Json]
+) -> dict[str, float | None]:
+    """From the commit of the delivery to the start of the process, less the look-alike's own time.
+
+    Only runners that were made for a job at its first announcement count: one that had to wait for a slot, or
+    that replaces another, measures something else.
+    """
+    answered = {
+        record["runner"]: record["took_ms"]
+        for record in truth
+        if record["kind"] == "api_call" and record.get("runner")
+    }
+    firsts: dict[int, Json] = {}
+    for runner in sorted(runners.values(), key=lambda row: int(row["created"])):
+        intent = str(runner["intent"] or "").rpartition("/")[2]
+        if intent.isdigit():
+            firsts.setdefault(int(intent), runner)
+    spans = sorted(
+        float(runner["started"]) - float(jobs[number]["first_seen"]) - float(answered[runner["id"]])
+        for number, runner in firsts.items()
+        if number in jobs and runner["started"] is not None and runner["id"] in answered
+    )
+    return {"p50": _rounded(quantile(spans, 0.5)), "p95": _rounded(quantile(spans, 0.95))}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)

@@ -1,0 +1,52 @@
+"""Says what happens: with colours on a terminal, as plain lines elsewhere, on stderr when stdout is for JSON."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+STYLES = {"act": "bold cyan", "good": "green", "bad": "bold red", "quiet": "dim", "plain": ""}
+
+
+class Narrator:
+    """Prints lines with the time that has passed. ``muted`` says nothing at all, for tests."""
+
+    def __init__(self, *, to_stderr: bool, muted: bool = False) -> None:
+        from rich.console import Console
+
+        stream = sys.stderr if to_stderr else sys.stdout
+        self.console: Console = Console(file=stream, highlight=False, soft_wrap=True, quiet=muted)
+        self.live = self.console.is_terminal and not muted
+        self._zero = time.monotonic()
+
+    def title(self, text: str) -> None:
+        """A heading."""
+        self.console.print()
+        self.console.print(text, style=STYLES["act"], markup=False)
+
+    def say(self, text: str, style: str = "plain") -> None:
+        """One line."""
+        passed = time.monotonic() - self._zero
+        self.console.print(f"{passed:6.1f} s  {text}", style=STYLES[style], markup=False)
+
+    def detail(self, lines: Iterable[str]) -> None:
+        """Lines that belong to the one before."""
+        for line in lines:
+            self.console.print(f"            {line}", style=STYLES["quiet"], markup=False)
+
+    def table(self, rows: Sequence[tuple[str, str, str]]) -> None:
+        """Figures with what they mean: name, figure, remark."""
+        from rich.table import Table
+
+        table = Table(show_header=False, box=None, padding=(0, 2))
+        table.add_column(justify="left")
+        table.add_column(justify="right", style="bold" if self.live else "")
+        table.add_column(style="dim" if self.live else "")
+        for row in rows:
+            table.add_row(*row)
+        self.console.print(table)

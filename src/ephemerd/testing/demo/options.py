@@ -1,0 +1,124 @@
+"""What the demo can be asked for, and what it reports."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+TIME_SCALE = 25.0
+"""Durations above 10 s, of the weather and of the daemon's policy alike, are divided by this."""
+PROMISED_WEATHERS = frozenset({"calm", "bursty"})
+"""In these nothing is lost on the way, so no runner may be made in vain and no job be disturbed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoOptions:
+    """How to play.
+
+    jobs         random jobs that are counted; the scripted act and the extra jobs come on top
+    burst        most same-label jobs at one instant
+    time_scale   see :data:`TIME_SCALE`
+    headless     nobody watches: do not wait at the end, remove the folder unless a promise was broken
+    as_json      the report goes to stdout as JSON, the narration to stderr
+    port         serve the daemon's API, metrics and health on this loopback port too, without a token
+    folder       where everything is kept; a temporary one if None
+    act          play the scripted act first
+    """
+
+    jobs: int = 40
+    burst: int = 6
+    seed: int = 1
+    weather: str = "bursty"
+    time_scale: float = TIME_SCALE
+    headless: bool = False
+    as_json: bool = False
+    port: int | None = None
+    folder: Path | None = None
+    act: bool = True
+
+
+class DemoError(Exception):
+    """The demo cannot be played: what happened, and what to do about it. ``code`` is an exit code."""
+
+    def __init__(self, what: str, todo: str, code: int = 1) -> None:
+        super().__init__(what)
+        self.what = what
+        self.todo = todo
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoReport:
+    """The JSON of ``demo --json`` (INTERFACES.md). Outcomes are counted by the forge's side alone.
+
+    ``jobs`` and ``completed`` count the random jobs that were asked for; every other outcome covers the act and
+    the extra jobs too.
+    """
+
+    jobs: int
+    completed: int
+    killed: int
+    disturbed: int
+    lost: int
+    leaked: int
+    dispatches: int
+    wasted: int
+    nominated: int
+    vetoed: int
+    vetoed_holding_job: int
+    reaped: int
+    escaped: int
+    fence_refusals: int
+    fence_breaches: int
+    time_scale: float
+    queue_to_start_ms: dict[str, float | None]
+    dispatch_ms: dict[str, float | None]
+    api_calls_per_job: float
+    wall_s: float
+    weather: str
+    seed: int
+    act_jobs: int
+    cancelled_queued: int
+    foreign_taken: int
+    operator_kills: dict[str, int]
+    daemon_exit: int | None
+    leaks: list[str] = field(default_factory=list)
+    broken_promises: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as one JSON object."""
+        return dataclasses.asdict(self)
+
+    @property
+    def exit_code(self) -> int:
+        """0, or 8 if a promise did not hold."""
+        return 8 if self.broken_promises else 0
+
+
+def broken_promises(report: DemoReport, *, act: bool) -> list[str]:
+    """What the daemon promised and did not keep, as sentences; none is the aim."""
+    broken = []
+    if report.completed != report.jobs:
+        broken.append(f"{report.completed} of {report.jobs} jobs were completed")
+    for name, what in (
+        ("killed", "jobs were killed at work"),
+        ("lost", "jobs were never run"),
+        ("leaked", "processes, folders or registrations are left"),
+        ("escaped", "runners were destroyed past a bound without proof"),
+    ):
+        if getattr(report, name):
+            broken.append(f"{getattr(report, name)} {what}")
+    if report.weather in PROMISED_WEATHERS:
+        if report.disturbed:
+            broken.append(f"{report.disturbed} jobs lost the runner they were offered to")
+        if report.wasted:
+            broken.append(f"{report.wasted} runners were made for nothing")
+    if act and not report.vetoed_holding_job:
+        broken.append("no runner was nominated and vetoed while it held a job, so the act showed nothing")
+    if act and not report.reaped:
+        broken.append("no idle runner was reaped")
+    if report.daemon_exit not in (0, None):
+        broken.append(f"the daemon ended with code {report.daemon_exit}")
+    return broken

@@ -1,0 +1,215 @@
+"""The stage: a folder, the look-alike and the daemon as two programs, and that nothing of them is left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psutil
+
+from ephemerd.testing.demo.clients import Daemon, Forge, until
+from ephemerd.testing.demo.options import DemoError, DemoOptions
+from ephemerd.testing.demo.settings import Places, config_text, write_secret
+from ephemerd.testing.weather import Weather, load
+
+REPOSITORY = "acme/app"
+READY_WITHIN_S = 60.0
+STOP_WITHIN_S = 30.0
+EXIT_ENVIRONMENT = 5
+
+
+class Stage:
+    """Everything that one demo starts. Use as an async context manager."""
+
+    def __init__(self, options: DemoOptions) -> None:
+        self.options = options
+        self.weather: Weather = load(options.weather)
+        folder = options.folder or Path(tempfile.mkdtemp(prefix="ephemerd-demo-"))
+        folder.mkdir(parents=True, exist_ok=True)
+        self.places = Places(folder.resolve())
+        self.ready: dict[str, Any] = {}
+        self.webhook_port = 0
+        self._forge_process: asyncio.subprocess.Process | None = None
+        self._daemon_process: asyncio.subprocess.Process | None = None
+        self._clients: contextlib.AsyncExitStack = contextlib.AsyncExitStack()
+        self.forge: Forge
+        self.daemon: Daemon
+
+    async def __aenter__(self) -> Stage:
+        """Start both programs and join them by a webhook."""
+        try:
+            await self._start_forge()
+            await self._start_daemon()
+            hook = f"http://127.0.0.1:{self.webhook_port}/webhooks/github"
+            await self.forge.admin("/hooks", url=hook)
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # Starting
+
+    async def _start_forge(self) -> None:
+        places, options = self.places, self.options
+        token = "ghp_" + secrets.token_hex(18)
+        write_secret(places.token, token)
+        write_secret(places.webhook_secret, secrets.token_hex(20))
+        self._forge_process = await self._program(
+            "forge-sim",
+            *("forge-sim", "--port", "0", "--weather", options.weather, "--seed", str(options.seed)),
+            *("--time-scale", f"{options.time_scale:g}", "--repository", REPOSITORY),
+            *("--truth", str(places.truth), "--write-runner", str(places.application)),
+            *("--token-file", str(places.token), "--webhook-secret-file", str(places.webhook_secret)),
+            piped=True,
+        )
+        assert self._forge_process.stdout is not None
+        try:
+            async with asyncio.timeout(READY_WITHIN_S):
+                line = await self._forge_process.stdout.readline()
+            self.ready = json.loads(line)
+        except (TimeoutError, ValueError) as error:
+            raise self._failed("forge-sim", self._forge_process) from error
+        self.forge = Forge(self.ready["url"], token, REPOSITORY)
+        self._clients.push_async_callback(self.forge.close)
+
+    async def _start_daemon(self) -> None:
+        places, options = self.places, self.options
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.webhook_port = free.getsockname()[1]
+        text = config_text(
+            places,
+            self.weather,
+            forge_url=self.ready["url"],
+            repository=REPOSITORY,
+            webhook_port=self.webhook_port,
+            factor=options.time_scale,
+        )
+        places.config.write_text(text, encoding="utf-8")
+        open_api = ["--open-api", f"127.0.0.1:{options.port}"] if options.port is not None else []
+        self._daemon_process = await self._program(
+            "daemon", "--log-format", "json", "serve", "--config", str(places.config), *open_api
+        )
+        self.daemon = Daemon(places.socket)
+        self._clients.push_async_callback(self.daemon.close)
+        if not await until(self._daemon_is_ready, READY_WITHIN_S):
+            raise self._failed("daemon", self._daemon_process)
+
+    async def _daemon_is_ready(self) -> bool:
+        assert self._daemon_process is not None
+        if self._daemon_process.returncode is not None:
+            raise self._failed("daemon", self._daemon_process)
+        try:
+            async with httpx2.AsyncClient(verify=False) as http:
+                answer = await http.get(f"http://127.0.0.1:{self.webhook_port}/readyz")
+        except httpx2.HTTPError:
+            return False
+        return answer.status_code == 200
+
+    async def _program(self, name: str, *arguments: str, piped: bool = False) -> asyncio.subprocess.Process:
+        with self.places.log(name).open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", "ephemerd", *arguments),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE if piped else log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is ours to hand on, in the right order
+            )
+
+    def _failed(self, name: str, process: asyncio.subprocess.Process) -> DemoError:
+        """Why a program did not come up: its last words."""
+        lines = self.places.log(name).read_text(encoding="utf-8", errors="replace").splitlines()
+        words = " | ".join(lines[-4:]) or "it said nothing"
+        code = process.returncode
+        ended = f"ended with code {code}" if code is not None else "did not get ready in time"
+        return DemoError(f"{name} {ended}: {words}", f"see {self.places.log(name)}", EXIT_ENVIRONMENT)
+
+    # Ending
+
+    async def stop_daemon(self) -> int | None:
+        """Stop the daemon as an init system would; returns its exit code."""
+        return await _stop(self._daemon_process)
+
+    async def close(self) -> None:
+        """Stop both programs, end what is left of the runners, close the clients. Safe to call twice."""
+        await self._clients.aclose()
+        await _stop(self._daemon_process)
+        for process in self.runner_processes():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        await _stop(self._forge_process)
+
+    def remove_folder(self) -> None:
+        """Remove everything."""
+        shutil.rmtree(self.places.root, ignore_errors=True)
+
+    # Looking for what is left
+
+    def runner_processes(self) -> list[psutil.Process]:
+        """Processes that run in, or were started from, the folder of this demo's runners, job leftovers included."""
+        marker = str(self.places.runners)
+        return [process for process in _other_processes() if _belongs(process, marker)]
+
+    def leaks(self) -> list[str]:
+        """Processes and runner folders that are left, in words."""
+        left = [f"process {p.pid} ({_name(p)})" for p in self.runner_processes()]
+        if self.places.runners.is_dir():
+            left += [f"folder {item.name}" for item in sorted(self.places.runners.iterdir()) if item.is_dir()]
+        return left
+
+
+async def _stop(process: asyncio.subprocess.Process | None) -> int | None:
+    """SIGTERM, and SIGKILL if that does not help in time."""
+    if process is None:
+        return None
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(STOP_WITHIN_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+    return process.returncode
+
+
+def _other_processes() -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        if process.pid != os.getpid():
+            yield process
+
+
+def _belongs(process: psutil.Process, marker: str) -> bool:
+    """Whether a process bears the folder in its environment or its command line."""
+    try:
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        environment = process.environ().values()
+        return any(marker in value for value in environment) or any(
+            marker in word for word in process.cmdline()
+        )
+    except psutil.Error:
+        return False
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.Error:
+        return "gone"
