@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import marshal
 import subprocess
 import sys
 import time
@@ -93,16 +94,16 @@ def start(machine: Machine, place: Place, options: ProcessOptions, order: StartO
         externals = options.application / "externals"
         share = externals.is_dir() and out_of_reach(externals.resolve(), account)
         build(place, options.application, account, Builder(account, machine.reflink, deadline), share=share)
-        message = json.dumps(_order(machine, place, options, account, order)).encode()
-        answer = _hand_over(place, message, max(deadline - time.monotonic(), 1.0))
-        if "error" in answer:
-            raise Broken(f"the runner did not start: {answer['error']}{_hint(place, account)}")
+        message = marshal.dumps(_order(machine, place, options, account, order))
+        error = _hand_over(place, message, max(deadline - time.monotonic(), 1.0))
+        if error:
+            raise Broken(f"the runner did not start: {error}{_hint(place, account)}")
         return reference_of(machine, place, tag)
-    except BaseException as error:
+    except BaseException as failure:
         if made:
             undo(machine, place, tag)
-        if isinstance(error, OSError):
-            raise Broken(f"the runner's folder {place.folder} could not be made: {error}") from None
+        if isinstance(failure, OSError):
+            raise Broken(f"the runner's folder {place.folder} could not be made: {failure}") from None
         raise
 
 
@@ -116,7 +117,8 @@ def _order(
         "cwd": str(place.root),
         "log": str(place.log),
         "cgroup": None if group is None else str(group),
-        "boot": machine.boot(),
+        "cgroup_json": json.dumps(None if group is None else str(group)),
+        "boot_json": json.dumps(machine.boot()),
         "switch": account.switch,
         "uid": account.uid,
         "gid": account.gid,
@@ -130,8 +132,8 @@ def _hint(place: Place, account: Account) -> str:
     return f" (user {account.name} must be able to reach {place.root} and the application's libraries)"
 
 
-def _hand_over(place: Place, message: bytes, limit: float) -> dict[str, Any]:
-    """Start the parent, give it the order, return its answer. No message of a failure holds the order."""
+def _hand_over(place: Place, message: bytes, limit: float) -> str:
+    """Start the parent, give it the order, return what failed. No message of a failure holds the order."""
     if not sys.executable:
         raise Broken("the interpreter's own path is unknown, so that no parent can be started")
     parent = subprocess.Popen(
@@ -150,10 +152,10 @@ def _hand_over(place: Place, message: bytes, limit: float) -> dict[str, Any]:
             parent.kill()
             raise Broken(f"the runner's parent did not answer within {limit:.0f} s") from None
     try:
-        answer = json.loads(output)
-    except ValueError:
+        answer = marshal.loads(output)  # noqa: S302 - from our own script, through our own pipe
+    except (ValueError, EOFError, TypeError):
         raise Broken("the runner's parent ended without an answer") from None
-    return answer if isinstance(answer, dict) else {"error": "its parent's answer is no object"}
+    return str(answer["error"])
 
 
 def undo(machine: Machine, place: Place, tag: Tag) -> None:
