@@ -113,4 +113,5 @@ def place_of(runner: str, work_dir: Path, logs_dir: Path) -> Place:
     """Return the place of a runner; raise `ValueError` for a name that could leave the folder."""
     if not RUNNER_NAME.fullmatch(runner):
         raise ValueError(f"{runner!r} is no runner name")
-    return Place(work_dir / runner, logs_dir / f"{runner}.log")
+    # A runner's parent has a working directory of its own, so that no relative path would mean the same.
+    return Place(work_dir.absolute() / runner, logs_dir.absolute() / f"{runner}.log")

@@ -65,6 +65,10 @@ def test_places():
     assert place.root not in place.state.parents
 
 
+def test_relative_folders_are_meant_from_here():
+    assert place_of("eph-1", Path("w"), Path("l")).folder == Path.cwd() / "w" / "eph-1"
+
+
 @pytest.mark.parametrize("name", ["", "..", "a/b", "A", "-a", "a" * 64, "a\n", "a\0"])
 def test_a_name_that_is_none(name):
     with pytest.raises(ValueError, match="no runner name"):
