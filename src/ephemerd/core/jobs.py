@@ -83,7 +83,7 @@ def _advance(t: Turn, job: Job, report: JobReport, told: Told) -> Job:
     if status is JobStatus.RUNNING:
         return t.change_job(job, confirmed=t.now) if told is not Told.WEBHOOK else job
     if report.status is ForgeStatus.IN_PROGRESS:
-        return _leave_queue(t, job, JobStatus.RUNNING, started=t.now)
+        return _leave_queue(t, job, JobStatus.RUNNING, started=t.now, ended=None)
     if report.status is ForgeStatus.QUEUED:
         if status is JobStatus.QUEUED:
             return t.change_job(job, confirmed=t.now, missing=None)
@@ -156,6 +156,8 @@ def _bind(t: Turn, job: Job, report: JobReport, told: Told) -> None:
 def ask(t: Turn, job: Job, why: str, pool: str = "") -> bool:
     """Ask the forge about a job, once at a time; say whether the question went out."""
     scope = t.state.scope_for(job.key, pool)
+    if job.asked is not None and why == "waiting":
+        t.change_job(job, ask_again=t.now + WAITING_AGAIN)
     if job.asked is not None or scope is None:
         return False
     if not scopes.may_call(t, scope):
@@ -207,7 +209,7 @@ def on_looked_up(t: Turn, event: JobLookedUp) -> None:
     if event.token == job.token:
         job = t.change_job(job, asked=None, asking="", pool="")
     if event.report is not None:
-        if event.report.status is not ForgeStatus.COMPLETED or job.status is not JobStatus.DONE:
+        if job.status is not JobStatus.DONE:
             job = t.change_job(job, confirmed=t.now, missing=None)
         apply(t, event.report, Told.LOOKUP)
     elif event.missing:

@@ -11,18 +11,20 @@ from ephemerd.core.events import SignSeen
 from ephemerd.core.evolve import replace
 from ephemerd.core.transitions import RUNNER_EDGES, move_runner
 from ephemerd.core.turn import Turn
-from ephemerd.domain.job import Job, Told
+from ephemerd.domain.job import Job, JobStatus, Told
 from ephemerd.domain.runner import FINAL, Runner, RunnerState
 from ephemerd.domain.verdict import HARD_SIGNS, SOFT_SIGNS, Sign
 
 SOFT_FROM = frozenset({RunnerState.STARTING, RunnerState.LISTENING, RunnerState.STUCK})
 HARD_FROM = SOFT_FROM | {RunnerState.ASSIGNED}
+UNSTARTED = frozenset({RunnerState.PLANNED, RunnerState.REGISTERING})
+"""There can be no environment yet: what speaks of one means another."""
 
 
 def on_sign(t: Turn, event: SignSeen) -> None:
     """Take in what a followed file or the process table told without being asked."""
     row = t.runner(event.runner)
-    if row is None or row.state in FINAL:
+    if row is None or row.state in FINAL or row.state in UNSTARTED:
         return
     t.concern(row.id)
     if event.sign is Sign.LISTENING:
@@ -44,7 +46,7 @@ def listens(t: Turn, row: Runner) -> None:
     if row.listening is None:
         row = t.change_runner(row, listening=t.now)
     if row.state is RunnerState.STARTING or (row.state is RunnerState.STUCK and row.leak is not None):
-        t.put_runner(move_runner(row, RunnerState.LISTENING, t.now))
+        t.put_runner(move_runner(row, RunnerState.LISTENING, t.now, stuck=""))
         pool = t.state.pools[row.pool]
         if pool.failures:
             t.put_pool(replace(pool, failures=0, why=""))
@@ -68,13 +70,14 @@ def soft(t: Turn, row: Runner) -> Runner:
     return row
 
 
-def hard(t: Turn, row: Runner, *, worker: bool = False, announced: str = "") -> Runner:
+def hard(t: Turn, row: Runner, *, worker: bool = False, announced: str = "", another: bool = False) -> Runner:
     """An announcement, a worker, or the forge naming the runner: bound until it is gone.
 
-    An announcement that was heard before (they are told anew after a restart) is no other job.
+    An announcement that was heard before (they are told anew after a restart) is no other job. `another`:
+    the forge named it for another job than before.
     """
     first = row.hard is None
-    new_job = row.over is not None and announced not in ("", row.announced)
+    new_job = row.over is not None and (another or announced not in ("", row.announced))
     row = replace(
         row,
         signs=row.signs + 1,
@@ -119,14 +122,15 @@ def named(t: Turn, row: Runner, job: Job, *, over: bool, told: Told) -> None:
 
     A report about a job that the runner had before another one changes neither name nor state.
     """
-    if row.job == job.key and not over:
+    if row.state in UNSTARTED or (row.job == job.key and not over):
         return
+    another = row.job is not None and row.job != job.key and job.status is JobStatus.RUNNING
     if row.job is None or (row.job != job.key and not over):
         row = t.put_runner(replace(row, job=job.key, consumes=False))
     if row.state in FINAL:
         return
     if row.hard is None or not over:
-        row = hard(t, row)
+        row = hard(t, row, another=another)
     if over and row.job == job.key:
         _over_by_forge(t, row, told)
 
@@ -136,7 +140,11 @@ def _over_by_forge(t: Turn, row: Runner, told: Told) -> None:
 
 
 def lapse(t: Turn, row: Runner) -> Runner:
-    """The soft sign is older than its life and no hard one came: the runner may be supply again."""
+    """The soft sign is older than its life and no hard one came: the runner may be supply again.
+
+    Where its beginning to listen was never heard, it counts from now, so that it can expire.
+    """
+    listening = row.listening if row.listening is not None else t.now
     fence = replace(row.fence, sent=None, refused=None) if row.fence.accepted is None else row.fence
-    row = replace(row, consumes=False, fence=fence, stuck="")
+    row = replace(row, consumes=False, fence=fence, stuck="", listening=listening)
     return t.put_runner(move_runner(row, RunnerState.LISTENING, t.now))

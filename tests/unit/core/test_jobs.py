@@ -1,0 +1,485 @@
+"""Jobs are monotone by id: late, doubled and reordered reports are no-ops; the status counts."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ephemerd.core import commands as cm
+from ephemerd.core import events as ev
+from ephemerd.domain.job import ForgeStatus, JobReport, JobStatus, Told
+from ephemerd.domain.pool import Policy
+from ephemerd.domain.runner import RunnerState
+from ephemerd.domain.verdict import Sign
+from tests.unit.core.world import (
+    APP,
+    DAY,
+    LABELS,
+    LIB,
+    MINUTE,
+    NO_ANSWER,
+    ORG,
+    SECOND,
+    World,
+    key,
+    of,
+    pool,
+    report,
+)
+
+S = ForgeStatus
+KNOWN = (S.QUEUED, S.WAITING, S.IN_PROGRESS, S.COMPLETED)
+
+
+def closed() -> World:
+    """Return a world whose pool makes no runners, so that only jobs move."""
+    return World(pool(max_concurrent=0))
+
+
+@given(st.lists(st.tuples(st.sampled_from(KNOWN), st.sampled_from(list(Told))), min_size=1, max_size=8))
+def test_every_order_of_reports_ends_where_the_furthest_one_is(told: list[tuple[ForgeStatus, Told]]) -> None:
+    world = closed()
+    for status, by in told:
+        world.told(report(1, status), by)
+    statuses = {status for status, _ in told}
+    job = world.job(1)
+    if S.COMPLETED in statuses:
+        assert job.status is JobStatus.DONE
+        assert job.ended == world.now
+    elif S.IN_PROGRESS in statuses:
+        assert job.status is JobStatus.RUNNING
+        assert job.started == world.now
+    else:
+        assert job.status in (JobStatus.QUEUED, JobStatus.WAITING)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(KNOWN)))
+def test_permutations_with_doubles_give_one_row(order: tuple[ForgeStatus, ...]) -> None:
+    world = closed()
+    for status in (*order, *order):
+        conclusion = "success" if status is S.COMPLETED else None
+        world.told(report(1, status, conclusion=conclusion))
+    job = world.job(1)
+    assert (job.status, job.conclusion, job.ended) == (JobStatus.DONE, "success", world.now)
+    assert world.counter("jobs_finished_total|conclusion=success|pool=") == 1
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations((S.QUEUED, S.IN_PROGRESS, S.COMPLETED))))
+def test_permutations_that_name_a_runner_leave_it_in_one_state(order: tuple[ForgeStatus, ...]) -> None:
+    world = World()
+    (name,) = world.listening(1)
+    for status in (*order, *order):
+        named = None if status is S.QUEUED else name
+        world.told(report(1, status, runner_name=named, conclusion="success"))
+    row = world.runner(name)
+    assert (row.state, row.job, row.over_via) == (RunnerState.FINISHING, key(1), "event")
+    assert (row.hard, row.over, row.consumes) == (world.now, world.now, False)
+    assert world.job(1).ours == name
+
+
+@pytest.mark.parametrize("status", KNOWN)
+def test_nothing_leaves_done_and_a_late_report_changes_no_row(status: ForgeStatus) -> None:
+    world = closed()
+    world.queued(1)
+    world.completed(1, how="failure")
+    before = world.job(1)
+    world.now += 70 * MINUTE
+    step = world.told(report(1, status, conclusion="success"))
+    assert world.job(1) == before
+    assert step.changed == ()
+    assert step.commands == ()
+
+
+def test_fp_29_the_same_news_thrice_is_one_demand() -> None:
+    world = World()
+    world.queued(1)
+    world.queued(1, 1)
+    assert world.count(cm.Register) == 1
+    assert world.core.state.index.by_status == {"queued": 1}
+
+
+def test_an_unknown_status_is_no_news() -> None:
+    world = closed()
+    step = world.told(report(1, S.OTHER))
+    assert step.changed == ()
+    world.queued(1)
+    before = world.job(1)
+    world.told(report(1, S.OTHER))
+    assert world.job(1) == before
+
+
+def test_the_status_counts_not_the_action() -> None:
+    """GitHub sends action `queued` with status `waiting` for a job behind an approval."""
+    world = World()
+    world.told(report(1, S.WAITING))
+    assert world.job(1).status is JobStatus.WAITING
+    assert world.count(cm.Register) == 0
+    world.queued(1)
+    assert world.job(1).status is JobStatus.QUEUED
+    assert world.count(cm.Register) == 1
+
+
+def test_repositories_compare_without_case() -> None:
+    world = closed()
+    world.told(report(1, S.QUEUED, repository="Acme/App"))
+    world.told(report(1, S.COMPLETED))
+    assert world.job(1).status is JobStatus.DONE
+    assert len(world.core.state.jobs) == 1
+
+
+# -- waiting ------------------------------------------------------------------------------------------
+
+
+def test_waiting_after_queued_asks_now_and_again_after_30_s_when_that_fails() -> None:
+    world = closed()
+    world.queued(1)
+    step = world.told(report(1, S.WAITING))
+    assert step.commands == (cm.LookUpJob(key(1), APP, 1),)
+    assert world.job(1).status is JobStatus.QUEUED
+    world.now += 2 * SECOND
+    world.feed(ev.JobLookedUp(key(1), 1, fault=NO_ANSWER))
+    world.feed(ev.ScopeAnswered(APP))
+    assert of(world.wait(29_999), cm.LookUpJob) == []
+    assert of(world.wait(1), cm.LookUpJob) == [cm.LookUpJob(key(1), APP, 2)]
+
+
+def test_waiting_after_queued_asks_again_when_no_answer_comes_at_all() -> None:
+    world = closed()
+    world.queued(1)
+    world.told(report(1, S.WAITING))
+    sent = of(world.wait(45 * SECOND), cm.LookUpJob)
+    assert [command.token for command in sent] == [2]
+
+
+@pytest.mark.parametrize(("answer", "stands"), [(S.QUEUED, "queued"), (S.WAITING, "waiting")])
+def test_the_answer_to_the_question_stands(answer: ForgeStatus, stands: str) -> None:
+    world = closed()
+    world.queued(1)
+    world.told(report(1, S.WAITING))
+    world.job_answer(world.last(cm.LookUpJob), answer)
+    assert world.job(1).status.value == stands
+    assert of(world.wait(4 * MINUTE), cm.LookUpJob) == []
+
+
+def test_waiting_told_while_another_question_is_out_is_asked_about_afterwards() -> None:
+    """The answer to the older question may have been on its way before the job began to wait."""
+    world = World(slots=1)
+    world.listening(1)
+    world.queued(2)
+    world.wait(2 * MINUTE)
+    world.in_progress(1, "somebody-elses")
+    world.exited(next(iter(world.core.state.runners)))
+    confirm = world.last(cm.LookUpJob)
+    assert (confirm.job, world.job(2).asking) == (key(2), "confirm")
+    world.told(report(2, S.WAITING))
+    world.job_fault(confirm)
+    world.feed(ev.ScopeAnswered(APP))
+    sent = of(world.wait(30 * SECOND), cm.LookUpJob)
+    assert [command.job for command in sent] == [key(2)]
+    world.job_answer(sent[0], S.WAITING)
+    assert world.job(2).status is JobStatus.WAITING
+    assert world.job(2).ask_again is None
+
+
+def test_a_waiting_job_is_no_demand_and_gives_its_runner_to_the_next() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.told(report(1, S.WAITING))
+    world.job_answer(world.last(cm.LookUpJob), S.WAITING)
+    assert world.runner(name).surplus_since == world.now
+    assert of(world.queued(2), cm.Register) == []
+    assert world.runner(name).surplus_since is None
+
+
+# -- gone ---------------------------------------------------------------------------------------------
+
+
+def asked(world: World, number: int) -> cm.LookUpJob:
+    """Have the core ask about a job: "waiting" after "queued" makes it."""
+    world.told(report(number, S.WAITING))
+    return world.last(cm.LookUpJob)
+
+
+def test_gone_needs_two_direct_not_founds_a_minute_apart() -> None:
+    world = closed()
+    world.queued(1)
+    world.job_answer(asked(world, 1), None)
+    assert world.job(1).status is JobStatus.QUEUED
+    assert world.job(1).missing == world.now
+    sent = of(world.wait(60 * SECOND), cm.LookUpJob)
+    assert [command.job for command in sent] == [key(1)]
+    assert world.job(1).asking == "gone"
+    world.job_answer(sent[0], None)
+    assert world.job(1).status is JobStatus.GONE
+    assert world.core.state.index.groups == {}
+
+
+def test_two_not_founds_within_the_minute_are_one() -> None:
+    world = closed()
+    world.queued(1)
+    command = asked(world, 1)
+    world.job_answer(command, None)
+    world.now += 59_999
+    world.job_answer(command, None)
+    assert world.job(1).status is JobStatus.QUEUED
+    (again,) = of(world.wait(1), cm.LookUpJob)
+    world.job_answer(again, None)
+    assert world.job(1).status is JobStatus.GONE
+
+
+def test_an_error_between_two_not_founds_neither_counts_nor_forgets() -> None:
+    world = closed()
+    world.queued(1)
+    world.job_answer(asked(world, 1), None)
+    (second,) = of(world.wait(60 * SECOND), cm.LookUpJob)
+    world.job_fault(second)
+    world.feed(ev.ScopeAnswered(APP))
+    assert world.job(1).status is JobStatus.QUEUED
+    (third,) = of(world.wait(30 * SECOND), cm.LookUpJob)
+    world.job_answer(third, None)
+    assert world.job(1).status is JobStatus.GONE
+
+
+def test_a_found_job_begins_anew_to_be_missed() -> None:
+    world = closed()
+    world.queued(1)
+    world.job_answer(asked(world, 1), None)
+    (second,) = of(world.wait(60 * SECOND), cm.LookUpJob)
+    world.job_answer(second, S.QUEUED)
+    assert world.job(1).missing is None
+    world.job_answer(second, None)
+    assert world.job(1).status is JobStatus.QUEUED
+
+
+@pytest.mark.parametrize(
+    ("status", "then"),
+    [
+        (S.QUEUED, JobStatus.QUEUED),
+        (S.WAITING, JobStatus.WAITING),
+        (S.IN_PROGRESS, JobStatus.RUNNING),
+        (S.COMPLETED, JobStatus.DONE),
+    ],
+)
+def test_gone_is_reversible(status: ForgeStatus, then: JobStatus) -> None:
+    world = closed()
+    world.queued(1)
+    command = asked(world, 1)
+    world.job_answer(command, None)
+    world.now += MINUTE
+    world.job_answer(command, None)
+    assert world.job(1).status is JobStatus.GONE
+    world.told(report(1, status))
+    assert world.job(1).status is then
+    assert (world.job(1).ended is None) == (then is not JobStatus.DONE)
+
+
+def test_a_running_job_can_be_gone_too() -> None:
+    world = closed()
+    world.queued(1)
+    command = asked(world, 1)
+    world.in_progress(1, "somebody-elses")
+    world.job_answer(command, None)
+    world.now += MINUTE
+    world.job_answer(command, None)
+    assert world.job(1).status is JobStatus.GONE
+
+
+# -- identity, retention ------------------------------------------------------------------------------
+
+
+def test_fp_51_a_rerun_is_a_new_id_with_fresh_demand() -> None:
+    world = World()
+    world.queued(1, run_id=7, name="build")
+    world.completed(1, how="failure", run_id=7, name="build")
+    world.queued(2, run_id=7, name="build", attempt=2)
+    assert world.job(1).status is JobStatus.DONE
+    assert world.job(2).status is JobStatus.QUEUED
+    assert (world.job(2).tries, world.job(2).not_before, world.job(2).attempt) == (0, 0, 2)
+
+
+def test_finished_jobs_are_kept_for_eight_days_and_then_pruned_by_an_event() -> None:
+    world = closed()
+    world.queued(1)
+    world.completed(1)
+    world.wait(8 * DAY - MINUTE)
+    assert key(1) in world.core.state.jobs
+    world.wait(2 * MINUTE)
+    assert key(1) not in world.core.state.jobs
+    assert world.stored["job"] == {}
+
+
+def test_at_most_so_many_finished_jobs_are_kept_the_oldest_going_first() -> None:
+    world = World(pool(max_concurrent=0), policy=Policy(finished_most=5))
+    for number in range(1, 9):
+        world.now += 1
+        world.completed(number)
+    world.queued(20)
+    world.wait(MINUTE)
+    assert [job.id for job in world.core.state.jobs] == [4, 5, 6, 7, 8, 20]
+
+
+def test_the_order_of_pruning_survives_a_restart() -> None:
+    world = World(pool(max_concurrent=0), policy=Policy(finished_most=2))
+    for number in (5, 3, 9, 1):
+        world.now += 1
+        world.completed(number)
+    world.restart()
+    world.wait(MINUTE)
+    assert sorted(job.id for job in world.core.state.jobs) == [1, 9]
+
+
+def test_a_queued_older_than_what_is_remembered_counts_as_unconfirmed() -> None:
+    """A redelivery after eight days makes the job anew; the slot is not spent on it unasked for long."""
+    world = closed()
+    world.completed(1)
+    world.wait(8 * DAY + MINUTE)
+    world.queued(1)
+    assert world.job(1).status is JobStatus.QUEUED
+
+
+# -- scopes -------------------------------------------------------------------------------------------
+
+
+def test_other_scopes_are_ignored_and_counted() -> None:
+    world = World()
+    step = world.told(report(1, S.QUEUED, repository="other/thing"))
+    assert step.commands == ()
+    assert world.core.state.jobs == {}
+    assert world.counter("reports_ignored_total|reason=scope") == 1
+
+
+def test_an_organization_serves_its_repositories_alone() -> None:
+    world = World(pool(scope=ORG))
+    world.queued(1, repository="acme/any")
+    world.queued(2, repository="acmes/any")
+    assert [job.id for job in world.core.state.jobs] == [1]
+
+
+# -- binding ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [S.QUEUED, S.WAITING])
+def test_fp_32_only_in_progress_and_completed_bind(status: ForgeStatus) -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.told(report(1, status, runner_name=name))
+    assert world.runner(name).hard is None
+    assert world.job(1).runner is None
+
+
+@pytest.mark.parametrize("status", [S.IN_PROGRESS, S.COMPLETED])
+def test_fp_32_nobody_is_nobody(status: ForgeStatus) -> None:
+    """0, "" and null have become None on the way in; they bind no runner and equal no other nobody."""
+    world = World()
+    first, second = world.listening(1, 2)
+    world.told(report(1, status, runner_name=None, runner_id=None))
+    world.told(report(2, status, runner_name=None, runner_id=None))
+    assert world.runner(first).hard is None
+    assert world.runner(second).hard is None
+    assert (world.job(1).ours, world.job(2).ours) == (None, None)
+
+
+def test_fp_32_a_completed_without_labels_and_runner_shrinks_nothing() -> None:
+    world = World()
+    first, second = world.listening(1, 2)
+    world.told(report(77, S.COMPLETED, labels=(), conclusion="success"))
+    assert world.count(cm.Deregister) + world.count(cm.Destroy) + world.count(cm.ProbeRunner) == 0
+    assert world.runner(first).surplus_since is None
+    assert world.runner(second).surplus_since is None
+
+
+def test_a_name_that_is_not_ours_discharges_the_job_and_touches_nothing_of_ours() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, "warm-ride")
+    row = world.runner(name)
+    assert (row.state, row.hard, row.surplus_since) == (RunnerState.LISTENING, None, world.now)
+    assert (world.job(1).runner, world.job(1).ours) == ("warm-ride", None)
+
+
+def test_fp_26_a_name_decides_and_an_id_beside_it_does_not() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    registration = world.runner(name).registration
+    world.in_progress(1, "somebody-elses", runner_id=registration)
+    assert world.runner(name).hard is None
+
+
+def test_an_id_alone_binds_the_runner_that_has_it_in_a_scope_that_serves_the_job() -> None:
+    world = World(pool(), pool("lib", scope=LIB))
+    (name,) = world.listening(1)
+    registration = world.runner(name).registration
+    world.in_progress(2, None, runner_id=registration, repository="acme/lib")
+    assert world.runner(name).hard is None
+    world.in_progress(1, None, runner_id=registration)
+    assert world.runner(name).state is RunnerState.RUNNING
+
+
+def test_a_name_of_another_forge_is_not_ours() -> None:
+    world = World(pool(), pool("tea", scope=type(APP)("tea", "org:acme")))
+    (name,) = world.listening(1)
+    foreign = JobReport(type(key(1))("tea", "acme/app", 1), S.IN_PROGRESS, LABELS, runner_name=name)
+    world.told(foreign)
+    assert world.runner(name).hard is None
+
+
+def test_fp_2_a_completion_concerns_the_runner_it_names() -> None:
+    world = World()
+    first, second = world.listening(1, 2)
+    world.sign(first, Sign.ANNOUNCED, "2")
+    world.in_progress(1, second)
+    world.completed(1, second)
+    assert world.runner(first).state is RunnerState.RUNNING
+    assert world.runner(second).state is RunnerState.FINISHING
+    assert world.count(cm.Destroy) + world.count(cm.Deregister) == 0
+
+
+def test_the_end_is_counted_for_the_pool_of_the_runner_that_had_it() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.completed(1, name, how="cancelled")
+    assert world.counter("jobs_finished_total|conclusion=cancelled|pool=small") == 1
+
+
+# -- what a listing does not show ---------------------------------------------------------------------
+
+
+def test_fp_30_a_missed_end_is_asked_for_after_a_listing_that_does_not_show_the_job() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    del world.waiting[key(1)]
+    world.now += 1
+    sent = of(world.wait(5 * MINUTE), cm.LookUpJob)
+    assert [command.job for command in sent] == [key(1)]
+    world.job_answer(sent[0], S.COMPLETED, runner_name=name, conclusion="failure")
+    assert world.job(1).conclusion == "failure"
+    assert world.runner(name).over_via == "read"
+
+
+def test_a_listing_that_failed_proves_nothing() -> None:
+    world = World(lists=False)
+    world.feed(ev.JobsListed(APP, 0))
+    world.queued(1)
+    world.wait(5 * MINUTE)
+    world.now += 1
+    world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
+    assert [command for command in of(world.sent, cm.LookUpJob) if command.job == key(1)] == []
+
+
+def test_at_most_fifty_unlisted_jobs_are_asked_about_at_once() -> None:
+    world = closed()
+    for number in range(1, 81):
+        world.queued(number)
+    world.waiting.clear()
+    assert len(of(world.wait(5 * MINUTE + SECOND), cm.LookUpJob)) == 50
+
+
+def test_fp_28_a_listing_finds_what_deliveries_lost() -> None:
+    world = World()
+    world.waiting.update({key(n): report(n, S.QUEUED) for n in range(1, 4)})
+    sent = of(world.wait(5 * MINUTE), cm.Register)
+    assert len(sent) == 3

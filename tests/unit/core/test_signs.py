@@ -1,0 +1,331 @@
+"""Signs of a job: hard ones latch until the runner is gone, soft ones for a quarter of an hour."""
+
+from __future__ import annotations
+
+import pytest
+
+from ephemerd.core import commands as cm
+from ephemerd.core import events as ev
+from ephemerd.domain.ids import RunnerId
+from ephemerd.domain.job import ForgeStatus
+from ephemerd.domain.runner import RunnerState
+from ephemerd.domain.verdict import Sign
+from tests.unit.core.world import MINUTE, SECOND, World, key, of, report, seen
+
+S = RunnerState
+
+
+@pytest.mark.parametrize("sign", [Sign.OFFERED, Sign.ACKNOWLEDGED])
+def test_a_soft_sign_assigns_and_takes_the_runner_out_of_supply(sign: Sign) -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, sign)
+    row = world.runner(name)
+    assert (row.state, row.soft, row.soft_last, row.hard) == (S.ASSIGNED, world.now, world.now, None)
+    assert row.signs == 1
+    assert world.core.state.index.supply["small"] == {}
+
+
+@pytest.mark.parametrize("sign", [Sign.ANNOUNCED, Sign.WORKER])
+@pytest.mark.parametrize("before", [None, Sign.LISTENING, Sign.OFFERED])
+def test_a_hard_sign_skips_states_forward(sign: Sign, before: Sign | None) -> None:
+    world = World()
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.started(name)
+    if before is not None:
+        world.sign(name, before)
+    world.sign(name, sign)
+    assert world.runner(name).state is S.RUNNING
+    assert world.runner(name).hard == world.now
+
+
+def test_signs_are_latched_and_each_raises_the_generation() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.OFFERED)
+    first = world.now
+    world.now += SECOND
+    world.sign(name, Sign.ACKNOWLEDGED)
+    world.now += SECOND
+    world.sign(name, Sign.ANNOUNCED, "build")
+    hard = world.now
+    world.now += SECOND
+    world.sign(name, Sign.WORKER)
+    row = world.runner(name)
+    assert (row.soft, row.soft_last) == (first, first + SECOND)
+    assert (row.hard, row.hard_last, row.worker) == (hard, world.now, world.now)
+    assert row.signs == 4
+
+
+def test_a_soft_sign_after_a_hard_one_changes_no_state() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED)
+    world.sign(name, Sign.OFFERED)
+    assert world.runner(name).state is S.RUNNING
+
+
+def test_a_soft_sign_lapses_after_a_quarter_of_an_hour() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.OFFERED)
+    world.wait(15 * MINUTE - 1)
+    assert world.runner(name).state is S.ASSIGNED
+    world.wait(1)
+    row = world.runner(name)
+    assert (row.state, row.since, row.consumes, row.stuck) == (S.LISTENING, world.now, False, "")
+
+
+def test_a_later_soft_sign_prolongs_it() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.OFFERED)
+    world.wait(10 * MINUTE)
+    world.sign(name, Sign.OFFERED)
+    world.wait(14 * MINUTE)
+    assert world.runner(name).state is S.ASSIGNED
+    world.wait(MINUTE)
+    assert world.runner(name).state is S.LISTENING
+
+
+def test_a_soft_sign_before_listening_lapses_into_a_state_that_can_expire() -> None:
+    """A runner whose `listening` line was never heard would else be no rule's: it would hold its slot for ever."""
+    world = World()
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.started(name)
+    world.sign(name, Sign.OFFERED)
+    world.wait(15 * MINUTE)
+    row = world.runner(name)
+    assert (row.state, row.listening) == (S.LISTENING, world.now)
+    (command,) = of(world.wait(MINUTE), cm.LookUpRunner)
+    world.feed(ev.RunnerLookedUp(name, command.token, busy=False, connected=True))
+    world.wait(9 * MINUTE)
+    assert world.runner(name).nominations > 0
+
+
+def test_assigned_is_shown_as_stuck_after_two_minutes_and_looked_up_once() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ACKNOWLEDGED)
+    assert of(world.wait(2 * MINUTE - 1), cm.LookUpRunner) == []
+    sent = of(world.wait(1), cm.LookUpRunner)
+    assert [command.runner for command in sent] == [name]
+    assert "nothing followed" in world.runner(name).stuck
+    world.feed(ev.RunnerLookedUp(name, sent[0].token, busy=False, connected=True))
+    assert of(world.wait(4 * MINUTE), cm.LookUpRunner) == []
+
+
+def test_running_without_a_worker_is_shown_as_stuck_until_one_is_seen() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED)
+    world.wait(15 * MINUTE - 1)
+    assert world.runner(name).stuck == ""
+    world.wait(1)
+    assert "no worker" in world.runner(name).stuck
+    world.sign(name, Sign.WORKER)
+    assert world.runner(name).stuck == ""
+
+
+def test_running_is_no_longer_stuck_once_its_job_has_a_name() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED)
+    world.wait(15 * MINUTE)
+    world.in_progress(1, name)
+    assert world.runner(name).stuck == ""
+
+
+def test_ended_by_the_log_moves_to_finishing_and_destroys_nothing() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED, "build")
+    step = world.sign(name, Sign.ENDED)
+    row = world.runner(name)
+    assert (row.state, row.over, row.over_via) == (S.FINISHING, world.now, "log")
+    assert step.commands == ()
+
+
+def test_the_forges_word_that_it_is_over_replaces_the_logs() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    world.sign(name, Sign.ENDED)
+    first = world.now
+    world.now += SECOND
+    world.completed(1, name)
+    row = world.runner(name)
+    assert (row.over, row.over_via) == (first, "event")
+    world.now += SECOND
+    world.sign(name, Sign.ENDED)
+    assert world.runner(name).over_via == "event"
+
+
+def test_finishing_returns_to_running_on_another_announcement_only() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED, "build")
+    world.sign(name, Sign.ENDED)
+    world.sign(name, Sign.ANNOUNCED, "build")
+    assert world.runner(name).state is S.FINISHING
+    world.sign(name, Sign.WORKER)
+    assert world.runner(name).state is S.FINISHING
+    world.sign(name, Sign.ANNOUNCED, "test")
+    row = world.runner(name)
+    assert (row.state, row.over, row.over_via) == (S.RUNNING, None, "")
+
+
+def test_finishing_returns_to_running_when_the_forge_names_it_for_another_job() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    world.completed(1, name)
+    world.in_progress(2, name)
+    row = world.runner(name)
+    assert (row.state, row.over, row.job) == (S.RUNNING, None, key(2))
+
+
+def test_a_late_in_progress_of_the_job_that_is_over_is_no_other_job() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.completed(1, name)
+    world.in_progress(1, name)
+    assert world.runner(name).state is S.FINISHING
+
+
+def test_the_name_that_comes_after_the_log_told_the_end_is_no_other_job() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED, "build")
+    world.sign(name, Sign.ENDED)
+    world.in_progress(1, name)
+    row = world.runner(name)
+    assert (row.state, row.job) == (S.FINISHING, key(1))
+
+
+def test_the_end_of_a_job_that_the_runner_had_before_changes_neither_name_nor_state() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    world.in_progress(2, name)
+    world.completed(1, name)
+    row = world.runner(name)
+    assert (row.state, row.job, row.over) == (S.RUNNING, key(2), None)
+
+
+def test_announcements_told_anew_after_a_restart_are_no_other_job() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED, "build (1)")
+    world.sign(name, Sign.ENDED)
+    over = world.runner(name).over
+    world.restart()
+    world.sign(name, Sign.LISTENING)
+    world.sign(name, Sign.ANNOUNCED, "build (1)")
+    world.sign(name, Sign.ENDED)
+    row = world.runner(name)
+    assert (row.state, row.over) == (S.FINISHING, over)
+
+
+def test_fp_4_completion_while_the_worker_streams_destroys_nothing() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED)
+    world.sign(name, Sign.WORKER)
+    world.in_progress(1, name)
+    world.completed(1, name)
+    assert world.runner(name).state is S.FINISHING
+    for command in of(world.wait(60 * SECOND), cm.ProbeRunner):
+        world.probed(command, seen(workers=1))
+    assert world.count(cm.Destroy) + world.count(cm.Deregister) == 0
+    assert world.decisions[-1].outcome == "vetoed"
+
+
+def test_fp_58_a_worker_that_outlives_its_job_is_shown_as_wedged() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.WORKER)
+    world.completed(1, name)
+    for _ in range(12):
+        for command in of(world.wait(MINUTE), cm.ProbeRunner)[-1:]:
+            world.probed(command, seen(workers=1))
+    assert "worker lives on" in world.runner(name).stuck
+    assert world.count(cm.Destroy) == 0
+
+
+def test_signs_of_unknown_and_of_gone_runners_are_dropped() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.exited(name)
+    before = world.runner(name)
+    for sign in Sign:
+        assert world.sign(name, sign).changed == ()
+        assert world.sign(RunnerId("eph-s1-e1-999"), sign).changed == ()
+    assert world.runner(name) == before
+
+
+@pytest.mark.parametrize("sign", [sign for sign in Sign if sign is not Sign.SKIPPED])
+def test_a_sign_before_there_can_be_an_environment_binds_nothing(sign: Sign) -> None:
+    """No environment exists before the registration was answered: whatever tells so means another."""
+    world = World()
+    (name,) = world.planned(1)
+    world.sign(name, sign, "build")
+    row = world.runner(name)
+    assert (row.state, row.hard, row.soft, row.over) == (S.REGISTERING, None, None, None)
+    world.registered(name)
+    assert world.runner(name).state is S.STARTING
+
+
+@pytest.mark.parametrize("status", [ForgeStatus.IN_PROGRESS, ForgeStatus.COMPLETED])
+def test_the_forge_naming_a_runner_that_is_still_registering_binds_nothing(status: ForgeStatus) -> None:
+    world = World()
+    (name,) = world.planned(1)
+    world.told(report(1, status, runner_name=name))
+    row = world.runner(name)
+    assert (row.state, row.hard, row.over) == (S.REGISTERING, None, None)
+    world.registered(name)
+    assert world.runner(name).state is S.STARTING
+
+
+def test_a_skipped_offer_is_noted_and_is_no_sign() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.SKIPPED)
+    assert world.runner(name).signs == 0
+    assert "the listener skipped a job that it was offered" in world.notes
+
+
+def test_a_busy_flag_outside_the_gate_is_a_soft_sign() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    (command,) = of(world.wait(30 * SECOND), cm.LookUpRunner)
+    world.feed(ev.RunnerLookedUp(name, command.token, busy=True, connected=True))
+    assert world.runner(name).state is S.ASSIGNED
+
+
+def test_the_first_sign_of_listening_counts_and_ends_the_pools_failures() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    first = world.runner(name).listening
+    world.now += SECOND
+    world.sign(name, Sign.LISTENING)
+    assert world.runner(name).listening == first
+
+
+def test_fp_17_a_late_listener_is_shown_as_late_no_more_but_stays_out_of_supply() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.started(name)
+    world.wait(5 * MINUTE)
+    assert world.runner(name).late
+    world.job_answer(world.last(cm.LookUpJob), ForgeStatus.QUEUED)
+    assert world.count(cm.Register) == 2
+    world.sign(name, Sign.LISTENING)
+    row = world.runner(name)
+    assert (row.state, row.late, row.stuck) == (S.LISTENING, True, "")
+    assert name not in world.core.state.index.supply["small"]
+    world.in_progress(1, name)
+    assert world.runner(name).state is S.RUNNING
