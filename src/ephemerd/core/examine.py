@@ -45,7 +45,8 @@ def examine(t: Turn, name: RunnerId) -> None:
     row = t.state.runners[name]
     _ask_what_is_open(t, row)
     row = t.state.runners[name]
-    if row.gate is None and row.state in nominate.ENDABLE and t.now >= row.vetoed_until:
+    looking = row.asked is not None and not row.seen_after_start  # one probe at a time
+    if row.gate is None and row.state in nominate.ENDABLE and t.now >= row.vetoed_until and not looking:
         found = nominate.nominee(t, row)
         if found is not None:
             gate.begin(t, row, *found)
@@ -92,6 +93,8 @@ def _running(t: Turn, row: Runner) -> None:
     nothing_seen = row.worker is None and row.job is None and not row.stuck
     if nothing_seen and t.now - began >= t.policy.no_worker_stuck:
         t.change_runner(row, stuck=STUCK_NO_WORKER)
+    elif row.stuck == STUCK_NO_WORKER and (row.worker is not None or row.job is not None):
+        t.change_runner(row, stuck="")
 
 
 def _ask_what_is_open(t: Turn, row: Runner) -> None:
@@ -131,13 +134,22 @@ def _consumption(t: Turn, row: Runner) -> None:
         last = row.soft_last if row.soft_last is not None else row.since
         if t.now - last >= t.policy.nameless_soft:
             t.change_runner(row, consumes=False)
-    elif t.now - _sure_since(row) >= t.policy.confirm_after:
+    elif t.now >= _telling_from(t, row):
         _who_is_it(t, row)
 
 
-def _sure_since(row: Runner) -> int:
-    marks = [mark for mark in (row.hard, row.worker) if mark is not None]
-    return max(marks) if marks else row.since
+def _telling_from(t: Turn, row: Runner) -> int:
+    """Return from when on "it still waits" tells that a job is not the runner's (ms).
+
+    Until its worker has reported, a job that a runner has acquired reads as waiting (runner.md section 5),
+    so an announcement without a worker says nothing for as long as the worker may take.
+    """
+    hard = row.hard if row.hard is not None else row.since
+    if row.worker is not None:
+        return max(hard, row.worker) + t.policy.confirm_after
+    if row.state is S.GONE:
+        return max(hard, row.since) + t.policy.confirm_after
+    return hard + t.policy.no_worker_stuck
 
 
 def _who_is_it(t: Turn, row: Runner) -> None:
@@ -145,7 +157,7 @@ def _who_is_it(t: Turn, row: Runner) -> None:
 
     A job that the forge called waiting `confirm_after` or more after the sign is not the one.
     """
-    certain = _sure_since(row) + t.policy.confirm_after
+    certain = _telling_from(t, row)
     for group in _candidates(t, row):
         for _, key in group.first(len(group.queued)):
             job = t.state.jobs[key]
@@ -193,7 +205,7 @@ def _moments(t: Turn, row: Runner) -> Iterator[int]:
         yield row.asked + gate.QUESTION_LIMIT
     if row.consumes:
         if row.hard is not None:
-            yield _sure_since(row) + policy.confirm_after
+            yield _telling_from(t, row)
         elif row.soft_last is not None:
             yield row.soft_last + policy.nameless_soft
     if row.unregister or (row.fence.retry and row.state not in FINAL):
