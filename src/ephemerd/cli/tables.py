@@ -1,0 +1,153 @@
+"""How each view looks for people: which columns, in which words. Made to fit 80 columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ephemerd.cli.output import Page, Table, clean, clock, or_dash, span
+
+Plain = dict[str, Any]
+
+
+def counts(numbers: Plain) -> str:
+    """Return the counts that are not zero, largest concern first as the daemon orders them."""
+    shown = [f"{count} {name}" for name, count in numbers.items() if count]
+    return ", ".join(shown) or "none"
+
+
+def status_page(status: Plain) -> Page:
+    """Return the page of `status`: health with its reasons, then the counts."""
+    health = status["health"]
+    lines = [f"{clean(health['status'])}"]
+    lines += [f"  - {clean(reason)}" for reason in health["reasons"]]
+    state = "stopping" if status["stopping"] else "draining" if status["draining"] else "serving"
+    if not status["ready"]:
+        state = "starting"
+    cordoned = f", cordoned: {', '.join(map(clean, status['cordoned']))}" if status["cordoned"] else ""
+    rows = [
+        ("daemon", f"ephemerd {clean(status['version'])}, pid {status['pid']}, {state}{cordoned}"),
+        ("up", f"{span(status['uptime_s'])} (since {clock(status['started'], day=True)})"),
+        ("slots", f"{status['slots_held']} of {status['slots']} held{_difference(status)}"),
+        ("runners", counts(status["runners"])),
+        ("jobs", counts(status["jobs"])),
+        ("inbox", f"{status['inbox_depth']} waiting, {status['inbox_lag_s']:.3f} s behind"),
+    ]
+    if status["quarantined"]:
+        rows.append(("quarantine", f"{status['quarantined']} events that could not be handled"))
+    for scope, at in status["reconciled"].items():
+        ago = span((status["now"] - at) / 1_000) + " ago" if at else "not yet"
+        rows.append(("reconciled", f"{clean(scope)}: {ago}"))
+    for rate in status["rates"]:
+        text = (
+            f"{clean(rate['forge'])} {clean(rate['resource'])}: {rate['remaining']} of {rate['limit']} calls"
+        )
+        rows.append(("rate limit", f"{text} left, back at {clock(rate['reset'])}"))
+    lines += [f"{title + ':':<12}{text}" for title, text in rows]
+    return Page(list(lines))
+
+
+def _difference(status: Plain) -> str:
+    difference = status["slot_accounting_difference"]
+    return f" (ACCOUNTING DIFFERENCE {difference}: report this)" if difference else ""
+
+
+def pools_page(pools: list[Plain]) -> Page:
+    rows = [
+        (
+            clean(pool["name"]),
+            clean(pool["host"]),
+            f"{pool['held']}/{pool['max_concurrent']}",
+            str(pool["queued"]),
+            counts(pool["runners"]) if pool["held"] else "-",
+            ", ".join(map(clean, pool["labels"])) + (" (cordoned)" if pool["cordoned"] else ""),
+        )
+        for pool in pools
+    ]
+    titles = ("POOL", "HOST", "HELD", "QUEUED", "RUNNERS", "LABELS")
+    return Page([Table(titles, rows, frozenset({2, 3}), frozenset({4, 5}), "no pools")])
+
+
+def hosts_page(hosts: list[Plain]) -> Page:
+    rows = [
+        (
+            clean(host["name"]),
+            str(host["slots"]),
+            str(host["held"]),
+            str(host["free"]),
+            str(host["abandoned"]),
+            "yes" if host["cordoned"] else "no",
+        )
+        for host in hosts
+    ]
+    titles = ("HOST", "SLOTS", "HELD", "FREE", "ABANDONED", "CORDONED")
+    return Page([Table(titles, rows, frozenset({1, 2, 3, 4}), empty="no hosts")])
+
+
+def runners_page(runners: list[Plain]) -> Page:
+    rows = [
+        (
+            clean(runner["id"]),
+            clean(runner["pool"]),
+            clean(runner["state"]),
+            span(runner["since_s"]),
+            short_job(runner["job"]) or (f"for {short_job(runner['intent'])}" if runner["intent"] else "-"),
+            runner_note(runner),
+        )
+        for runner in runners
+    ]
+    titles = ("RUNNER", "POOL", "STATE", "FOR", "JOB", "NOTE")
+    return Page([Table(titles, rows, frozenset({3}), frozenset({4, 5}), "no runners")])
+
+
+def runner_note(runner: Plain) -> str:
+    """Return what a person would ask about this runner next."""
+    notes = []
+    if runner["gate"]:
+        notes.append(f"in the gate as {clean(runner['gate']['rule'])}: {clean(runner['gate']['phase'])}")
+    elif runner["vetoes"]:
+        notes.append(f"vetoed {runner['vetoes']}x")
+    if runner["bound"]:
+        notes.append(f"{clean(runner['bound'])} sign")
+    if runner["fence"]:
+        notes.append(f"fence {clean(runner['fence'])}")
+    notes += [clean(runner[key]) for key in ("stuck", "ending") if runner[key]]
+    if runner["adopted"]:
+        notes.append("adopted")
+    return ", ".join(notes) or "-"
+
+
+def short_job(job: str | None) -> str:
+    """Return `name/number` of a job's id `forge/owner/name/number`."""
+    return "/".join(clean(job).split("/")[-2:]) if job else ""
+
+
+def jobs_page(jobs: list[Plain]) -> Page:
+    rows = [
+        (
+            str(job["number"]),
+            clean(job["repository"]),
+            clean(job["conclusion"] or job["status"]),
+            span(job["waited_s"]),
+            clean(job["name"]) or "-",
+            or_dash(job["runner"]) if job["runner"] else or_dash(job["why"]),
+        )
+        for job in jobs
+    ]
+    titles = ("JOB", "REPOSITORY", "STATUS", "WAITED", "NAME", "RUNNER OR WHY NOT YET")
+    return Page([Table(titles, rows, frozenset({3}), frozenset({4, 5}), "no jobs")])
+
+
+def decisions_page(decisions: list[Plain]) -> Page:
+    rows = [
+        (
+            clock(decision["at"]),
+            clean(decision["runner"]),
+            clean(decision["rule"]),
+            clean(decision["outcome"]),
+            f"{clean(decision['verdict'])}/{clean(decision['via'])}",
+            clean(decision["reason"]),
+        )
+        for decision in decisions
+    ]
+    titles = ("AT", "RUNNER", "RULE", "OUTCOME", "VERDICT/BY", "REASON")
+    return Page([Table(titles, rows, wraps=frozenset({5}), empty="no decisions")])

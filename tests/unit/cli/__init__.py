@@ -1,0 +1,1 @@
+"""Tests of the command line, most of them against a small real server on a unix socket."""

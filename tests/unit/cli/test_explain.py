@@ -1,0 +1,167 @@
+"""`explain` finds whom one means and tells the story in order, with the evidence."""
+
+from __future__ import annotations
+
+import pytest
+
+from ephemerd.cli.explain import told
+from ephemerd.cli.output import clock
+from ephemerd.cli.subjects import unique
+from tests.unit.cli import views
+
+RUNNER = "eph-k3v9-x7-7"
+JOB = "github/acme/app/42"
+LINES = [
+    views.line(0, "Registered", "registered at the forge, registration 7", RUNNER),
+    views.line(1_500, "JobReported", "a delivery said that the job is queued", JOB),
+    views.line(
+        2_500,
+        "Decision",
+        "nominated as surplus (nomination 1): vetoed, so it stays (busy, by probe)",
+        RUNNER,
+        "then, probe said busy: Runner.Worker, pid 12",
+        "its age for this verdict was 5 s, the bound 6 h 30 min",
+    ),
+]
+
+
+@pytest.fixture
+def stories(daemon):
+    daemon.story(RUNNER, LINES, runner=views.runner(7, job=JOB, vetoes=1))
+    daemon.story("eph-k3v9-x7-70", [])
+    daemon.story(JOB, LINES[1:2], job=views.job(42))
+    return daemon
+
+
+def test_the_story_of_a_runner(cli, stories):
+    done = cli("explain", RUNNER)
+    assert done.code == 0
+    assert done.out.splitlines() == [
+        f"runner {RUNNER}",
+        "now listening for 5s, pool linux, job github/acme/app/42, made for github/acme/app/41",
+        "note: vetoed 1x",
+        "",
+        clock(views.NOW, day=True)[:10],
+        f"{clock(views.NOW, fine=True)}  registered at the forge, registration 7",
+        f"{clock(views.NOW + 1_500, fine=True)}  [{JOB}] a delivery said that the job is queued",
+        f"{clock(views.NOW + 2_500, fine=True)}  => {LINES[2]['text']}",
+        "                 - then, probe said busy: Runner.Worker, pid 12",
+        "                 - its age for this verdict was 5 s, the bound 6 h 30 min",
+    ]
+
+
+def test_the_story_of_a_job(cli, stories):
+    out = cli("explain", JOB).out.splitlines()
+    assert out[:3] == [
+        f"job {JOB}",
+        "now queued for 9s, asks for linux, x64",
+        "not running yet: no slot is free",
+    ]
+    assert out[-1].endswith("  a delivery said that the job is queued")
+
+
+def test_a_finished_job(cli, stories):
+    row = views.job(42, status="done", conclusion="success", runner="box-3", why="", labels=())
+    stories.story(JOB, [], job=row)
+    assert "now done (success) for 9s, asks for no label, on box-3" in cli("explain", JOB).out
+
+
+def test_what_the_daemon_has_forgotten_is_told_from_the_journal(cli, stories):
+    stories.story("eph-k3v9-x7-5", LINES[:1])
+    assert "no longer in the daemon's lists" in cli("explain", "eph-k3v9-x7-5").out
+
+
+def test_a_row_whose_events_are_gone(cli, stories):
+    assert "(its events are no longer in the journal)" in cli("explain", "eph-k3v9-x7-70").out
+
+
+def test_json_is_the_story_itself(cli, stories):
+    found = cli("explain", RUNNER, "--json").json
+    assert found["subject"] == RUNNER
+    assert found["lines"] == LINES
+
+
+@pytest.mark.parametrize(
+    ("text", "subject"),
+    [
+        ("x7-70", "eph-k3v9-x7-70"),
+        ("x7-7", RUNNER),
+        ("42", JOB),
+        ("acme/app/42", JOB),
+        ("app/42", JOB),
+    ],
+)
+def test_a_part_is_enough_where_it_is_clear(cli, stories, text, subject):
+    done = cli("explain", text)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[0].endswith(f" {subject}")
+
+
+def test_a_number_finds_a_job_that_is_only_in_the_journal(cli, stories):
+    stories.story("github/acme/app/9981", LINES[1:2])
+    assert cli("explain", "9981").out.startswith("job github/acme/app/9981\n")
+
+
+def test_a_number_is_a_job_s_before_it_is_part_of_a_runner(cli, stories):
+    stories.lists("jobs", [views.job(7), views.job(70)])
+    stories.story("github/acme/app/7", [])
+    assert cli("explain", "7").out.startswith("job github/acme/app/7\n")
+
+
+def test_several_are_listed(cli, stories):
+    done = cli("explain", "k3v9")
+    assert done.code == 2
+    assert done.out == ""
+    assert "'k3v9' is part of" in done.err
+    assert RUNNER in done.err
+
+
+def test_the_same_number_in_two_repositories_is_not_guessed(cli, stories):
+    stories.lists("jobs", [views.job(42), {**views.job(42), "id": "github/acme/lib/42"}])
+    done = cli("explain", "42")
+    assert done.code == 2
+    assert "github/acme/app/42, github/acme/lib/42" in done.err
+
+
+def test_nothing_of_that_name(cli, stories):
+    done = cli("explain", "nonsense")
+    assert done.code == 2
+    assert done.err.splitlines()[0] == "error: nothing is known of 'nonsense'"
+    assert done.err.splitlines()[1].startswith("  fix: ")
+
+
+def test_near_matches_come_from_the_daemon(cli, stories):
+    stories.on("GET", "runners/eph-k3v9-x7-99/story", (404, {"detail": "no", "near": [RUNNER, JOB]}))
+    done = cli("explain", "eph-k3v9-x7-99")
+    assert done.code == 2
+    assert f"did you mean {RUNNER}, {JOB}?" in done.err
+
+
+def test_a_subject_with_odd_signs_is_asked_for_as_it_is(cli, stories):
+    assert cli("explain", "a b?c=d#e").code == 2
+    assert stories.requests[0][1] == "runners/a b?c=d#e/story"
+
+
+def test_the_date_is_said_when_it_changes():
+    story = {
+        "kind": "runner",
+        "subject": RUNNER,
+        "runner": None,
+        "job": None,
+        "lines": [
+            views.line(0, "Woke", "a"),
+            views.line(1, "Woke", "b"),
+            views.line(86_400_000, "Woke", "c"),
+        ],
+    }
+    dates = [line for line in told(story) if len(line) == 10 and line[4] == "-"]
+    assert dates == [clock(views.NOW, day=True)[:10], clock(views.NOW + 86_400_000, day=True)[:10]]
+
+
+def test_unique():
+    assert unique("x", []) is None
+    assert unique("", ["a"]) is None
+    assert unique("a", ["b"]) is None
+    assert unique("a", ["xa", "xa"]) == "xa"
+    assert unique("1", ["eph-1", "eph-12"]) == "eph-1"
+    assert unique("/1", ["f/r/1", "f/r/12"]) == "f/r/1"

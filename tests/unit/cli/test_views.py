@@ -1,0 +1,215 @@
+"""The commands that show: tables for people, JSON for scripts, one line a look with --watch --json."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ephemerd.cli import output
+from ephemerd.cli.output import Table, clock, plain, span
+from ephemerd.ports.views import HealthView
+from tests.unit.cli import views
+
+
+def test_status(cli, daemon):
+    done = cli("status")
+    assert done.code == 0
+    assert done.err == ""
+    assert done.out.splitlines() == [
+        "ok",
+        "daemon:     ephemerd 0.1.0, pid 4711, serving",
+        f"up:         1h 2m (since {clock(views.NOW - 3_725_000, day=True)})",
+        "slots:      2 of 4 held",
+        "runners:    1 listening, 1 running",
+        "jobs:       2 queued, 1 running, 40 done",
+        "inbox:      0 waiting, 0.002 s behind",
+        "reconciled: github/repo:acme/app: 1m 5s ago",
+        f"rate limit: github core: 4900 of 5000 calls left, back at {clock(views.NOW + 60_000)}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"ready": False}, "starting"),
+        ({"draining": True}, "draining"),
+        ({"stopping": True}, "stopping"),
+        ({"cordoned": ("pool linux",)}, "serving, cordoned: pool linux"),
+        ({"slot_accounting_difference": 1}, "ACCOUNTING DIFFERENCE 1"),
+        ({"quarantined": 2}, "2 events that could not be handled"),
+        ({"reconciled": {"github/repo:acme/app": 0}}, "github/repo:acme/app: not yet"),
+        ({"health": HealthView("stuck", ("free a slot",))}, "stuck\n  - free a slot"),
+        ({"jobs": {"queued": 0}}, "jobs:       none"),
+    ],
+)
+def test_status_says_what_needs_attention(cli, daemon, more, words):
+    daemon.on("GET", "status", (200, views.status(**more)))
+    assert words in cli("status").out
+
+
+def test_status_as_json_is_the_view_itself(cli, daemon):
+    assert cli("status", "--json").json == views.status()
+
+
+def test_pools(cli, daemon):
+    lines = cli("pools").out.splitlines()
+    assert lines[0].split() == ["POOL", "HOST", "HELD", "QUEUED", "RUNNERS", "LABELS"]
+    assert "2/4" in lines[1]
+    assert "1 running, 1 listening" in lines[1]
+    assert lines[1].endswith("linux, self-hosted, x64")
+    assert cli("pools", "--json").json == [views.pool()]
+
+
+def test_a_cordoned_pool_without_runners(cli, daemon):
+    daemon.lists("pools", [views.pool(cordoned=True, held=0)])
+    line = cli("pools").out.splitlines()[1]
+    assert line.endswith("(cordoned)")
+    assert "  -  " in line
+
+
+def test_hosts(cli, daemon):
+    assert cli("hosts").out.splitlines()[1].split() == ["local", "4", "2", "2", "0", "no"]
+    assert cli("hosts", "--json").json == [views.host()]
+
+
+def test_runners(cli, daemon):
+    lines = cli("runners").out.splitlines()
+    assert lines[1].split()[:5] == ["eph-k3v9-x7-12", "linux", "running", "5s", "app/42"]
+    assert lines[1].endswith("vetoed 2x, hard sign")
+    assert "for app/41" in lines[2]
+    assert lines[2].endswith("in the gate as surplus: settling, fence accepted")
+    assert lines[3].endswith("job done")
+    assert cli("runners", "--json").json == views.RUNNERS
+
+
+def test_runners_are_chosen_by_the_daemon(cli, daemon):
+    cli("runners", "--pool", "linux", "--state", "running", "-n", "5")
+    assert daemon.requests[-1][2] == {"pool": "linux", "state": "running", "limit": "5"}
+
+
+def test_a_runner_that_needs_attention(cli, daemon):
+    daemon.lists("runners", [views.runner(3, intent=None, stuck="no worker was seen", adopted=True)])
+    line = cli("runners").out.splitlines()[1]
+    assert line.endswith("no worker was seen, adopted")
+
+
+def test_jobs(cli, daemon):
+    lines = cli("jobs").out.splitlines()
+    assert lines[1].split()[:4] == ["43", "acme/app", "queued", "9s"]
+    assert lines[1].endswith("no slot is free")
+    assert lines[2].endswith("eph-k3v9-x7-12")
+    assert lines[3].split()[2] == "failure"
+    assert cli("jobs", "--status", "queued", "--json").json == views.JOBS
+    assert daemon.requests[-1][2]["status"] == "queued"
+
+
+def test_decisions_are_the_latest_in_their_order(cli, daemon):
+    lines = cli("decisions").out.splitlines()
+    assert [line.split()[3] for line in lines[1:]] == ["vetoed", "vetoed", "reaped"]
+    assert "busy/probe" in lines[1]
+    assert [one["id"] for one in cli("decisions", "--json", "-n", "2").json] == [2, 3]
+    assert daemon.requests[-1][2] == {"newest": "true", "limit": "2"}
+
+
+@pytest.mark.parametrize("command", ["pools", "hosts", "runners", "jobs", "decisions"])
+def test_nothing_to_show(cli, daemon, command):
+    daemon.lists(command, [])
+    done = cli(command)
+    assert (done.code, done.out) == (0, f"no {command}\n")
+    assert cli(command, "--json").json == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [(["jobs", "--status", "lost"], "queued"), (["decisions", "--outcome", "x"], "vetoed")],
+)
+def test_a_word_that_is_not_known(cli, daemon, arguments, word):
+    done = cli(*arguments)
+    assert done.code == 2
+    assert word in done.err
+    assert daemon.requests == []
+
+
+def test_long_lists_are_read_page_by_page(cli, daemon):
+    daemon.lists("jobs", [views.job(number) for number in range(2_500)])
+    assert len(cli("jobs", "--json", "-n", "2300").json) == 2_300
+    assert [(query.get("after", ""), query["limit"]) for _, _, query, _ in daemon.requests] == [
+        ("", "1000"),
+        ("1000", "1000"),
+        ("2000", "300"),
+    ]
+
+
+def test_watching_prints_one_json_line_a_look_until_the_daemon_goes_away(cli, daemon, monkeypatch):
+    looks = []
+
+    def sleep(seconds):
+        looks.append(seconds)
+        if len(looks) == 3:
+            daemon.on("GET", "status", (503, {"detail": "the daemon stops"}))
+
+    monkeypatch.setattr("ephemerd.cli.looks.time.sleep", sleep)
+    done = cli("status", "--watch", "--json", "--every", "0.5")
+    assert looks == [0.5, 0.5, 0.5]
+    assert [json.loads(line) for line in done.out.splitlines()] == [views.status()] * 3
+    assert done.code == 6
+    assert "the daemon stops" in done.err
+
+
+def test_watching_ends_by_an_interrupt(cli, daemon, monkeypatch):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ephemerd.cli.looks.time.sleep", interrupt)
+    assert cli("runners", "--watch").code == 130
+
+
+def test_names_from_strangers_cannot_steer_the_terminal(cli, daemon):
+    daemon.lists("jobs", [views.job(1, name="\x1b[2Jgone\n")])
+    out = cli("jobs").out
+    assert "\x1b" not in out
+    assert "\N{REPLACEMENT CHARACTER}[2Jgone\N{REPLACEMENT CHARACTER}" in out
+
+
+def test_a_table_is_aligned_and_cuts_nothing():
+    table = Table(("A", "N"), [("x" * 100, "1"), ("y", "23")], frozenset({1}))
+    assert plain(table).splitlines() == ["A" + " " * 99 + "   N", "x" * 100 + "   1", "y" + " " * 99 + "  23"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "-"),
+        (0, "0s"),
+        (59.6, "1m"),
+        (61, "1m 1s"),
+        (3_600, "1h"),
+        (7_265, "2h 1m"),
+        (90_000, "1d 1h"),
+        (-3, "0s"),
+    ],
+)
+def test_spans(seconds, text):
+    assert span(seconds) == text
+
+
+def test_moments_in_local_time(monkeypatch):
+    import time
+
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    try:
+        assert clock(0) == "00:00:00"
+        assert clock(1_234, fine=True) == "00:00:01.234"
+        assert clock(86_400_000, day=True) == "1970-01-02 00:00:00"
+        assert clock(None) == "-"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_progress_can_be_silenced(capsys):
+    output.note("a", quiet=True)
+    output.note("b")
+    assert capsys.readouterr() == ("", "b\n")
