@@ -1,6 +1,6 @@
-"""Where the shell stands: the real core, fed in virtual time, its commands answered by the models.
+"""Where the shell stands: a scheduler, fed in virtual time, its commands answered by the models.
 
-It commits what each turn changed (as rows, through the codec where `save_and_load` asks for it), can die
+The scheduler is the real core or a foil. The driver commits what each turn changed (as rows, through the codec where `save_and_load` asks for it), can die
 between any two turns, and starts again from what was committed.
 """
 
@@ -13,7 +13,6 @@ from typing import Any
 from ephemerd.core import codec
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
-from ephemerd.core.machine import Core
 from ephemerd.core.step import Step
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
@@ -25,6 +24,7 @@ from ephemerd.domain.verdict import Sign
 from ephemerd.testing.simulate.forge import ModelForge, draw
 from ephemerd.testing.simulate.heap import VirtualTime
 from ephemerd.testing.simulate.runtime import ModelRuntime
+from ephemerd.testing.simulate.scheduler import Factory, Gate, Scheduler
 from ephemerd.testing.simulate.truth import Outcome, TrueEnvironment
 from ephemerd.testing.weather import Weather
 
@@ -52,11 +52,12 @@ class ModelDaemon:
         *,
         watch: Watcher | None = None,
         save_and_load: bool = False,
+        policy: Factory = Gate,
     ) -> None:
         self.time, self.weather, self.rng, self.outcome, self.setup = time, weather, rng, outcome, setup
         self.forge = ModelForge(time, weather, rng, outcome, self.delivered)
         self.runtime = ModelRuntime(time, weather, rng, outcome, self.forge, self.signed, self.exited)
-        self.core = Core()
+        self.core: Scheduler = policy()
         self.up = False
         self.life = 0
         self.crashes = 0
@@ -81,15 +82,15 @@ class ModelDaemon:
         """Die; start again some seconds later from what was committed."""
         self.up = False
         self.crashes += 1
-        self.core = self._reloaded()
+        self._reload()
         self.time.after(self.rng.randint(1_000, 30_000), self.boot)
 
-    def _reloaded(self) -> Core:
+    def _reload(self) -> None:
         rows = {
             kind: {name: codec.decode_row(kind, plain) for name, plain in found.items()}
             for kind, found in self.stored.items()
         }
-        return Core(rows, self.time.now)
+        self.core.reload(rows, self.time.now)
 
     def handle(self, event: ev.Event) -> Step | None:
         """Feed one event, commit, and send the commands out; None while the daemon is down."""
@@ -108,7 +109,7 @@ class ModelDaemon:
         for command in step.commands:
             self._send(command)
         if self._save_and_load:
-            self.core = self._reloaded()
+            self._reload()
         self._sleep()
         return step
 

@@ -17,6 +17,7 @@ from ephemerd.domain.labels import normalise
 from ephemerd.domain.pool import Host, Policy, Pool, Setup
 from ephemerd.domain.runner import FINAL
 from ephemerd.testing.simulate.driver import ModelDaemon
+from ephemerd.testing.simulate.foils import POLICIES
 from ephemerd.testing.simulate.forge import draw
 from ephemerd.testing.simulate.heap import VirtualTime
 from ephemerd.testing.simulate.truth import Outcome, TrueJob
@@ -75,6 +76,7 @@ class Simulation:
         setup: Setup | None = None,
         save_and_load: bool = False,
         check_each: bool = False,
+        policy: str = "gate",
     ) -> None:
         self.weather, self.seed, self.wanted = weather, seed, jobs
         self.rng = random.Random(seed)
@@ -91,6 +93,7 @@ class Simulation:
             setup or default_setup(weather),
             watch=self._watched,
             save_and_load=save_and_load,
+            policy=POLICIES[policy],
         )
         self._next_job = 100
         self._made = 0

@@ -1,0 +1,11 @@
+"""Foils: honest versions of earlier designs, and ours with one check taken out, on the same seeds.
+
+Each stands where the real core stands (`scheduler.Scheduler`); only the simulator's models obey them.
+"""
+
+from __future__ import annotations
+
+from ephemerd.testing.simulate.scheduler import Factory, Gate
+
+POLICIES: dict[str, Factory] = {"gate": Gate}
+"""Every policy by its name; `gate` is the real core."""
