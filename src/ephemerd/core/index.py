@@ -90,6 +90,8 @@ class Index:
 
     def runner_changed(self, old: Runner | None, new: Runner | None) -> None:
         """Follow a runner's row from `old` to `new` (None where there is none)."""
+        if old is not None and new is not None and _place(old) == _place(new):
+            return
         if old is not None:
             self._runner(old, -1)
         if new is not None:
@@ -156,6 +158,11 @@ class Index:
         group_or_none.queued[row.key] = row.order
         heapq.heappush(group_or_none.line, (row.order, row.key))
         self.dirty_groups[name] = None
+
+
+def _place(row: Runner) -> tuple[object, ...]:
+    """Return everything of a row that an index rests on."""
+    return (row.state, is_supply(row), row.consumes, row.registration, row.pool, row.host, row.intent)
 
 
 def _member(members: dict[RunnerId, None], name: RunnerId, sign: int) -> None:

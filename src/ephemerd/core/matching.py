@@ -21,6 +21,8 @@ def match(demand: Mapping[str, int], supply: Mapping[str, int], edges: Mapping[s
     """
     left = {pool: units for pool, units in sorted(supply.items()) if units > 0}
     open_ = {name: units for name, units in sorted(demand.items()) if units > 0}
+    if not left or not open_:
+        return {}
     reach = {name: [pool for pool in edges.get(name, ()) if pool in left] for name in open_}
     degree: dict[str, int] = dict.fromkeys(left, 0)
     for pools in reach.values():

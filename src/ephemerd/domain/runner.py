@@ -22,6 +22,8 @@ class RunnerState(Enum):
     ABANDONED = "abandoned"
     GONE = "gone"
 
+    __hash__ = object.__hash__  # looked up many times an event; Enum's own hashes the name each time
+
 
 FINAL = frozenset({RunnerState.GONE, RunnerState.ABANDONED})
 LIVE = frozenset(RunnerState) - FINAL
@@ -95,6 +97,8 @@ class GateRun:
     token        number of the question that is out; answers to older ones are stale
     first        the verdict that let the pass go on to the fence
     escape       the decision said escape
+    flag_idle    the forge's flag says "not busy", which reads as idle together with an accepted fence only
+    ended        the first probe read the end line of the runner's job in the listener's log
     """
 
     nomination: int
@@ -109,6 +113,7 @@ class GateRun:
     first_at: int = 0
     escape: bool = False
     flag_idle: bool = False
+    ended: bool = False
     fence: str = "none"
     evidence: tuple[Evidence, ...] = ()
 

@@ -86,10 +86,12 @@ class ModelDaemon:
         self.time.after(self.rng.randint(1_000, 30_000), self.boot)
 
     def _reload(self) -> None:
-        rows = {
-            kind: {name: codec.decode_row(kind, plain) for name, plain in found.items()}
-            for kind, found in self.stored.items()
-        }
+        rows = self.stored
+        if self._save_and_load:
+            rows = {
+                kind: {name: codec.decode_row(kind, plain) for name, plain in found.items()}
+                for kind, found in self.stored.items()
+            }
         self.core.reload(rows, self.time.now)
 
     def handle(self, event: ev.Event) -> Step | None:
@@ -121,8 +123,8 @@ class ModelDaemon:
             rows = self.stored.setdefault(kind, {})
             if row is None:
                 rows.pop(name, None)
-            else:
-                rows[name] = codec.encode_row(kind, row)
+            else:  # rows are immutable: what was committed stays as it was without a copy
+                rows[name] = codec.encode_row(kind, row) if self._save_and_load else row
 
     def _sleep(self) -> None:
         wake = self.core.next_wake()
