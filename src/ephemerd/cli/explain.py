@@ -10,12 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from ephemerd.cli import output, tables
-from ephemerd.cli.client import connect
+from ephemerd.cli.client import Client, NotKnown, connect
 from ephemerd.cli.options import Json, Socket, Url
 from ephemerd.cli.output import clean, clock, span
 from ephemerd.cli.subjects import find_story
 
 Plain = dict[str, Any]
+DECISION = "Decision"
 TIME_WIDTH = 14  # "HH:MM:SS.mmm" and two blanks
 
 
@@ -31,12 +32,42 @@ def explain(
     url: Url = None,
 ) -> None:
     """Tell what happened to a runner or job: each event, decision and its evidence, in order."""
-    story = find_story(connect(socket, url), subject)
+    client = connect(socket, url)
+    story = with_runner(client, find_story(client, subject))
     if as_json:
         output.emit_json(story)
         return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     print("\n".join(told(story, width)))
+
+
+def with_runner(client: Client, story: Plain) -> Plain:
+    """Return a job's story with that of our runner which had it, in order; a runner's story as it is.
+
+    Of the runner's lines those about other jobs are left out. A runner that nobody knows any more adds
+    nothing.
+    """
+    job = story["job"]
+    if not job or not job["ours"] or not job["runner"]:
+        return story
+    try:
+        runner = client.story(str(job["runner"]))
+    except NotKnown:
+        return story
+    known = {(line["kind"], line["seq"]) for line in story["lines"]}
+    added = [
+        line
+        for line in runner["lines"]
+        if line["subject"] in {"", job["runner"], story["subject"]}
+        and (line["kind"], line["seq"]) not in known
+    ]
+    ordered = sorted([*story["lines"], *added], key=_moment)
+    return {**story, "lines": ordered}
+
+
+def _moment(line: Plain) -> tuple[int, bool, int]:
+    """In the order of time; a decision after the events of its millisecond, which caused it."""
+    return line["at"], line["kind"] == DECISION, line["seq"]
 
 
 def told(story: Plain, width: int = 0) -> list[str]:
@@ -58,7 +89,7 @@ def _line(line: Plain, subject: str, width: int) -> list[str]:
     text = clean(line["text"])
     if line["subject"] and line["subject"] != subject:
         text = f"[{clean(line['subject'])}] {text}"
-    if line["kind"] == "Decision":
+    if line["kind"] == DECISION:
         text = f"=> {text}"
     lead = clock(line["at"], fine=True).ljust(TIME_WIDTH)
     shown = _wrap(lead, text, width)

@@ -66,6 +66,36 @@ def test_a_finished_job(cli, stories):
     assert "now done (success) for 9s, asks for no label, on box-3" in cli("explain", JOB).out
 
 
+def test_the_story_of_a_job_holds_what_its_runner_did(cli, stories):
+    stories.story(JOB, LINES[1:2], job=views.job(42, runner=RUNNER, ours=True, why=""))
+    other = views.line(2_000, "JobReported", "a delivery said that the job is queued", "github/acme/app/43")
+    stories.story(RUNNER, [*LINES[:2], other, LINES[2]], runner=views.runner(7))
+    found = cli("explain", JOB, "--json").json["lines"]
+    assert found == LINES
+    shown = cli("explain", JOB).out
+    assert f"[{RUNNER}] registered at the forge" in shown
+    assert f"[{RUNNER}] nominated as surplus" in shown
+    assert "app/43" not in shown
+
+
+def test_a_job_whose_runner_is_forgotten_or_foreign(cli, stories):
+    for row in (
+        views.job(42, runner="eph-k3v9-x7-3", ours=True),
+        views.job(42, runner=RUNNER, ours=False),
+        views.job(42, runner=None, ours=True),
+    ):
+        stories.story(JOB, LINES[1:2], job=row)
+        assert cli("explain", JOB, "--json").json["lines"] == LINES[1:2]
+
+
+def test_a_decision_follows_the_event_of_its_millisecond(cli, stories):
+    event = views.line(5, "Probed", "the probe looked inside", RUNNER)
+    decision = {**views.line(5, "Decision", "vetoed", RUNNER), "seq": 1}
+    stories.story(JOB, [], job=views.job(42, runner=RUNNER, ours=True))
+    stories.story(RUNNER, [decision, event])
+    assert cli("explain", JOB, "--json").json["lines"] == [event, decision]
+
+
 def test_what_the_daemon_has_forgotten_is_told_from_the_journal(cli, stories):
     stories.story("eph-k3v9-x7-5", LINES[:1])
     assert "no longer in the daemon's lists" in cli("explain", "eph-k3v9-x7-5").out
