@@ -95,6 +95,8 @@ def _running(t: Turn, row: Runner) -> None:
         t.change_runner(row, stuck=STUCK_NO_WORKER)
     elif row.stuck == STUCK_NO_WORKER and (row.worker is not None or row.job is not None):
         t.change_runner(row, stuck="")
+    elif row.stuck == STUCK_NO_WORKER and (row.worker is not None or row.job is not None):
+        t.change_runner(row, stuck="")
 
 
 def _ask_what_is_open(t: Turn, row: Runner) -> None:
@@ -178,12 +180,14 @@ def _tidy(t: Turn, row: Runner) -> None:
     """What is still to be done for a runner that is gone: remains, registration, at last the row."""
     if row.unregister:
         gate.take_back(t, row)
-        return
+        row = t.state.runners[row.id]
     if row.state is not S.GONE:
         return
-    if row.cleanup:
+    if row.cleanup and row.environment is not None:
         if t.now >= row.vetoed_until:
             gate.clean_up(t, row)
+        return
+    if row.unregister:
         return
     if row.leak is not None and row.leak_again is None:
         if t.now - row.leak >= t.policy.look_again:

@@ -32,10 +32,11 @@ def on_registered(t: Turn, event: Registered) -> None:
     if row is None:
         return
     scopes.note_answer(t, row.scope, None)
-    row = t.change_runner(row, registration=event.registration)
     if row.state is not RunnerState.REGISTERING:
-        t.change_runner(row, unregister=True)
+        if row.state is RunnerState.GONE:
+            t.change_runner(row, registration=event.registration, unregister=True)
         return
+    row = t.change_runner(row, registration=event.registration)
     t.put_runner(move_runner(row, RunnerState.STARTING, t.now, started=t.now))
     t.send(StartRunner(row.id, row.pool))
 
@@ -99,7 +100,10 @@ def on_start_failed(t: Turn, event: StartFailed) -> None:
 
 
 def on_exited(t: Turn, event: EnvironmentExited) -> None:
-    """Listener and worker are proven gone."""
+    """Listener and worker are proven gone.
+
+    Leftovers of an environment whose reference was not told yet are ended when it is, as remains.
+    """
     row = t.runner(event.runner)
     if row is None or row.state is RunnerState.GONE:
         return
@@ -113,6 +117,7 @@ def on_exited(t: Turn, event: EnvironmentExited) -> None:
     )
     if (
         event.leftovers > 0
+        and row.environment is not None
         and row.state is not RunnerState.RETIRING
         and row.state is not RunnerState.ABANDONED
     ):

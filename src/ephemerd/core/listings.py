@@ -157,17 +157,17 @@ def _absent(t: Turn, host: str, present: dict[RunnerId, None]) -> bool:
         else:
             t.note("warning", "an environment is gone without a word", runner=row.id)
             left = row.registration is not None and row.hard is None and row.fence.accepted is None
-            lifecycle.end(t, replace(row, unregister=left), "its environment was lost")
+            lifecycle.end(t, replace(row, unregister=left, absent=None), "its environment was lost")
     return again
 
 
 def _of_host(t: Turn, host: str) -> list[Runner]:
-    found = [
-        t.state.runners[name]
-        for pool, row in t.state.pools.items()
-        if row.pool.host == host
-        for name in t.state.index.live.get(pool, ())
-    ]
+    """Return the runners that have, or may have, an environment on a host: a pool may have moved since."""
+    live = (t.state.runners[name] for members in t.state.index.live.values() for name in members)
+    found = [row for row in live if row.host == host]
+    if t.state.index.abandoned.get(host):
+        everyone = t.state.runners.values()
+        found.extend(row for row in everyone if row.state is S.ABANDONED and row.host == host)
     return sorted(found, key=lambda row: row.order)
 
 

@@ -1,0 +1,464 @@
+"""A runner's way from planned to gone: no POST twice, no slot twice, every end tidied up."""
+
+from __future__ import annotations
+
+import pytest
+
+from ephemerd.core import commands as cm
+from ephemerd.core import events as ev
+from ephemerd.core.health import assess
+from ephemerd.domain.errors import Fault, Remedy
+from ephemerd.domain.ids import RunnerId
+from ephemerd.domain.job import ForgeStatus, JobReport
+from ephemerd.domain.permit import Warrant
+from ephemerd.domain.pool import FenceKind
+from ephemerd.domain.runner import FenceAnswer, RunnerState
+from ephemerd.domain.verdict import Sign
+from tests.unit.core.world import APP, HOUR, LABELS, MINUTE, NO_ANSWER, SECOND, World, key, of, pool
+
+S = RunnerState
+BROKEN = Fault(Remedy.BROKEN, "the disk is full")
+
+
+def test_the_way_of_a_runner_that_does_its_job() -> None:
+    world = World()
+    step = world.told(queued_report(1))
+    (register,) = step.commands
+    assert register == cm.Register(RunnerId("eph-s1-e1-1"), APP, LABELS)
+    name = register.runner
+    assert world.runner(name).state is S.REGISTERING
+    assert world.feed(ev.Registered(name, 7)).commands == (cm.StartRunner(name, "small"),)
+    assert world.started(name).commands == ()
+    assert world.sign(name, Sign.LISTENING).commands == ()
+    assert world.sign(name, Sign.ANNOUNCED, "build").commands == ()
+    assert world.sign(name, Sign.WORKER).commands == ()
+    assert world.in_progress(1, name).commands == ()
+    assert world.sign(name, Sign.ENDED).commands == ()
+    assert world.completed(1, name).commands == ()
+    (destroy,) = world.exited(name).commands
+    assert isinstance(destroy, cm.Destroy)
+    assert (destroy.permit.warrant, destroy.permit.environment) == (Warrant.ENDED, f"env-{name}")
+    assert world.held == 0
+    world.destroyed(destroy)
+    row = world.runner(name)
+    assert (row.state, row.cleanup, row.unregister) == (S.GONE, False, False)
+    world.wait(HOUR)
+    assert not world.knows(name)
+
+
+def queued_report(number: int) -> JobReport:
+    return JobReport(key(number), ForgeStatus.QUEUED, LABELS)
+
+
+def test_a_slot_is_held_from_planned_until_gone_and_released_once() -> None:
+    world = World(slots=2)
+    (name,) = world.planned(1)
+    assert world.held == 1
+    world.registered(name)
+    world.started(name)
+    assert world.held == 1
+    world.exited(name)
+    held = world.held
+    world.exited(name)
+    world.feed(ev.EnvironmentDestroyed(name, f"env-{name}"))
+    world.feed(ev.EnvironmentDestroyed(name, f"env-{name}"))
+    world.feed(ev.StartFailed(name, BROKEN))
+    world.feed(ev.RegistrationFailed(name, BROKEN))
+    assert world.held == held == 1  # the replacement's
+
+
+# -- registering ---------------------------------------------------------------------------------------
+
+
+def test_fp_36_a_lost_answer_is_looked_up_by_name_and_never_posted_twice() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    step = world.feed(ev.RegistrationFailed(name, NO_ANSWER))
+    assert step.commands == ()  # the scope is silent: one call a minute
+    sent = world.wait(MINUTE)
+    assert [command.runner for command in of(sent, cm.LookUpName)] == [name]
+    assert of(sent, cm.Register) == []
+    world.feed(ev.NameLookedUp(name, 55))
+    assert world.runner(name).state is S.GONE
+    fresh = world.last(cm.Register)
+    assert fresh.runner == "eph-s1-e1-2"
+    assert [command.runner for command in of(world.sent, cm.Register)].count(name) == 1
+    (back,) = of(world.sent, cm.Deregister)
+    assert (back.intent.registration, back.intent.warrant) == (55, Warrant.ENDED)
+
+
+def test_registering_that_is_not_answered_is_looked_up_after_a_minute() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    assert of(world.wait(MINUTE - 1), cm.LookUpName) == []
+    assert of(world.wait(1), cm.LookUpName) == [cm.LookUpName(name, APP)]
+    assert of(world.wait(89 * SECOND), cm.LookUpName) == []
+    assert of(world.wait(SECOND), cm.LookUpName) == [cm.LookUpName(name, APP)]
+
+
+def test_a_name_that_does_not_exist_ends_the_runner_and_another_name_is_tried() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    world.wait(MINUTE)
+    step = world.feed(ev.NameLookedUp(name, None))
+    assert world.runner(name).state is S.GONE
+    assert world.runner(name).unregister is False
+    assert [command.runner for command in of(step.commands, cm.Register)] == ["eph-s1-e1-2"]
+    assert of(step.commands, cm.StartRunner) == []
+
+
+def test_a_taken_name_is_taken_back_and_another_one_is_tried() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    step = world.feed(ev.RegistrationFailed(name, Fault(Remedy.REFUSED, "Already exists"), taken=41))
+    assert world.runner(name).state is S.GONE
+    (fresh,) = of(step.commands, cm.Register)
+    (back,) = of(step.commands, cm.Deregister)
+    assert fresh.runner != name
+    assert back.intent.registration == 41
+
+
+def test_a_late_registration_is_taken_back_and_starts_nothing() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    world.wait(MINUTE)
+    world.feed(ev.NameLookedUp(name, None))
+    step = world.feed(ev.Registered(name, 77))
+    assert of(step.commands, cm.StartRunner) == []
+    assert [command.intent.registration for command in of(step.commands, cm.Deregister)] == [77]
+    world.deregistered(of(step.commands, cm.Deregister)[0])
+    assert world.runner(name).unregister is False
+
+
+@pytest.mark.parametrize("sign", [None, Sign.LISTENING, Sign.ANNOUNCED])
+def test_a_registration_told_twice_starts_nothing_twice_and_takes_nothing_back(sign: Sign | None) -> None:
+    world = World()
+    (name,) = world.planned(1)
+    world.feed(ev.Registered(name, 77))
+    world.started(name)
+    if sign is not None:
+        world.sign(name, sign)
+    before = world.runner(name)
+    assert world.feed(ev.Registered(name, 77)).commands == ()
+    assert world.runner(name) == before
+
+
+def test_a_refused_registration_backs_the_pool_off_and_keeps_the_demand() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    fault = Fault(Remedy.REFUSED, "Runner group 1 has reached max limit of 10000 runners")
+    assert world.feed(ev.RegistrationFailed(name, fault)).commands == ()
+    row = world.core.state.pools["small"]
+    assert (row.failures, row.why) == (1, fault.detail)
+    assert 24 * SECOND <= row.not_before - world.now <= 36 * SECOND
+    assert of(world.wait(36 * SECOND), cm.Register)[0].runner != name
+
+
+def until_registering(world: World) -> None:
+    """Let time pass, confirming the job when asked, until the latest runner is registering."""
+    for _ in range(13 * 60):
+        name = world.last(cm.Register).runner
+        if world.runner(name).state is S.REGISTERING:
+            return
+        for command in of(world.wait(SECOND), cm.LookUpJob):
+            world.job_answer(command, ForgeStatus.QUEUED)
+    raise AssertionError("no runner was made")
+
+
+def test_the_backoff_grows_and_ends_with_the_first_listener() -> None:
+    world = World()
+    pauses = []
+    world.queued(1)
+    for _ in range(6):
+        name = world.last(cm.Register).runner
+        world.feed(ev.RegistrationFailed(name, BROKEN))
+        pauses.append(world.core.state.pools["small"].not_before - world.now)
+        until_registering(world)
+    for pause, step in zip(pauses, (30, 60, 120, 300, 600, 600), strict=True):
+        assert 0.8 * step * SECOND <= pause <= 1.2 * step * SECOND
+    name = world.last(cm.Register).runner
+    world.registered(name)
+    world.started(name)
+    world.sign(name, Sign.LISTENING)
+    assert world.core.state.pools["small"].failures == 0
+
+
+@pytest.mark.parametrize("remedy", [Remedy.LIMITED, Remedy.DENIED])
+def test_a_limit_or_a_refused_credential_is_no_failure_of_the_pool(remedy: Remedy) -> None:
+    world = World()
+    (name,) = world.planned(1)
+    assert world.feed(ev.RegistrationFailed(name, Fault(remedy, "no", 30 * SECOND))).commands == ()
+    assert world.core.state.pools["small"].failures == 0
+    assert world.runner(name).state is S.GONE
+
+
+def test_answers_about_unknown_runners_are_dropped() -> None:
+    world = World()
+    nobody = RunnerId("eph-s1-e1-404")
+    for event in (
+        ev.Registered(nobody, 1),
+        ev.RegistrationFailed(nobody, NO_ANSWER),
+        ev.NameLookedUp(nobody, 1),
+        ev.EnvironmentStarted(nobody, "env"),
+        ev.StartFailed(nobody, BROKEN),
+        ev.EnvironmentExited(nobody, 0, 3),
+        ev.Probed(nobody, 1, None, NO_ANSWER),
+        ev.RunnerLookedUp(nobody, 1, missing=True),
+        ev.FenceAnswered(nobody, 1, 1, FenceAnswer.ACCEPTED),
+        ev.EnvironmentDestroyed(nobody, "env"),
+        ev.DestroyFailed(nobody, "env", BROKEN),
+    ):
+        step = world.feed(event)
+        assert (step.commands, step.changed) == ((), ())
+
+
+# -- starting ------------------------------------------------------------------------------------------
+
+
+def test_a_start_that_failed_gives_the_registration_back_and_backs_off() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    world.registered(name)
+    step = world.feed(ev.StartFailed(name, BROKEN))
+    assert (world.runner(name).state, world.held) == (S.GONE, 0)
+    assert [command.intent.runner for command in of(step.commands, cm.Deregister)] == [name]
+    assert of(step.commands, cm.Register) == []
+    assert world.core.state.pools["small"].failures == 1
+    assert len(of(world.wait(36 * SECOND), cm.Register)) == 1
+
+
+def test_a_second_report_of_a_failed_start_is_no_second_failure() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.feed(ev.StartFailed(name, BROKEN))
+    world.feed(ev.StartFailed(name, BROKEN))
+    assert world.core.state.pools["small"].failures == 1
+
+
+def test_an_environment_is_never_started_twice() -> None:
+    """A JIT configuration is used once; an environment that exited is never started again."""
+    world = World()
+    (name,) = world.listening(1)
+    world.exited(name)
+    world.wait(10 * MINUTE)
+    started = [command.runner for command in of(world.sent, cm.StartRunner)]
+    assert started.count(name) == 1
+
+
+# -- natural exit --------------------------------------------------------------------------------------
+
+
+def test_fp_23_an_exit_without_a_sign_is_replaced_at_once_under_a_new_name() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    step = world.exited(name, 0)
+    (fresh,) = of(step.commands, cm.Register)
+    assert fresh.runner != name
+    assert world.runner(name).ending == "ended by itself with code 0"
+    assert world.counter("ended_without_a_job_total|pool=small") == 1
+
+
+def test_the_next_replacements_come_by_backoff_and_an_alarm_after_five() -> None:
+    world = World()
+    world.queued(1)
+    waits = []
+    for _ in range(5):
+        name = world.last(cm.Register).runner
+        world.registered(name)
+        world.started(name)
+        world.sign(name, Sign.LISTENING)
+        world.exited(name, 0)
+        waits.append(max(0, world.core.state.pools["small"].not_before - world.now))
+        until_registering(world)
+    assert waits[0] == 0
+    for wait, step in zip(waits[1:], (30, 60, 120, 300), strict=True):
+        assert 0.8 * step * SECOND <= wait <= 1.2 * step * SECOND
+    assert sum("again and again" in note for note in world.notes) == 1
+
+
+def test_a_hard_sign_ends_the_row_of_exits() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.exited(name)
+    name = world.last(cm.Register).runner
+    world.registered(name)
+    world.started(name)
+    world.sign(name, Sign.ANNOUNCED)
+    assert world.core.state.pools["small"].exits == 0
+
+
+def test_an_exit_after_a_hard_sign_is_no_exit_without_a_job_and_keeps_the_registration() -> None:
+    """The forge removes the registration of a runner that had its job; a zombie is the listing's affair."""
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED)
+    step = world.exited(name, 137)
+    assert of(step.commands, cm.Deregister) == []
+    assert world.counter("ended_without_a_job_total|pool=small") == 0
+    assert (world.runner(name).exit_code, world.held) == (137, 0)
+
+
+def test_fp_21_an_exit_without_a_job_takes_the_registration_back_and_tries_until_it_is() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    step = world.exited(name)
+    (command,) = of(step.commands, cm.Deregister)
+    pauses = []
+    for _ in range(3):
+        world.deregistered(command, FenceAnswer.REFUSED)
+        before = world.now
+        while not (again := of(world.wait(SECOND), cm.Deregister)):
+            assert world.now - before < 20 * MINUTE
+        command = again[0]
+        pauses.append(world.now - before)
+    assert pauses == sorted(pauses)
+    world.deregistered(command)
+    assert world.runner(name).unregister is False
+    assert of(world.wait(HOUR), cm.Deregister) == []
+
+
+def test_leftovers_are_ended_under_a_permit_of_their_own_and_hold_the_slot_meanwhile() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED)
+    step = world.exited(name, 0, leftovers=2)
+    (destroy,) = of(step.commands, cm.Destroy)
+    assert (destroy.permit.warrant, destroy.permit.environment) == (Warrant.ENDED, f"env-{name}")
+    assert (world.runner(name).state, world.held) == (S.RETIRING, 1)
+    world.destroyed(destroy)
+    assert (world.runner(name).state, world.held) == (S.GONE, 0)
+
+
+def test_leftovers_told_before_the_start_was_answered_are_ended_when_it_is() -> None:
+    """The exit can overtake the answer to the start, which alone says what the environment is called."""
+    world = World()
+    (name,) = world.planned(1)
+    world.registered(name)
+    step = world.exited(name, 1, leftovers=2)
+    assert of(step.commands, cm.Destroy) == []
+    step = world.started(name)
+    (destroy,) = of(step.commands, cm.Destroy)
+    assert (destroy.permit.warrant, destroy.permit.environment) == (Warrant.ENDED, f"env-{name}")
+
+
+def test_an_exit_that_overtakes_the_answer_to_the_start_is_tidied_and_forgotten() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.exited(name, 1)
+    world.started(name)
+    (destroy,) = [c for c in of(world.sent, cm.Destroy) if c.permit.runner == name]
+    world.destroyed(destroy)
+    for command in of(world.sent, cm.Deregister):
+        world.deregistered(command)
+    world.wait(HOUR + MINUTE)
+    assert not world.knows(name)
+
+
+def test_an_exit_of_which_no_environment_was_ever_told_is_forgotten_too() -> None:
+    world = World(pool(fence=FenceKind.NONE))
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.registrations.clear()
+    world.exited(name, 1)
+    world.wait(HOUR + MINUTE)
+    assert not world.knows(name)
+
+
+def test_remains_are_removed_although_the_registration_is_still_refused() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    step = world.exited(name)
+    (destroy,) = of(step.commands, cm.Destroy)
+    world.feed(ev.DestroyFailed(name, destroy.permit.environment, BROKEN))
+    world.deregistered(of(step.commands, cm.Deregister)[0], FenceAnswer.REFUSED)
+    again = [c for c in of(world.wait(61 * SECOND), cm.Destroy) if c.permit.runner == name]
+    assert len(again) == 1
+
+
+def test_an_exit_told_while_retiring_ends_it() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.exited(name, 0, leftovers=1)
+    world.exited(name, 0, leftovers=1)
+    assert (world.runner(name).state, world.runner(name).cleanup) == (S.GONE, True)
+
+
+# -- abandoned -----------------------------------------------------------------------------------------
+
+
+def retiring(world: World, number: int) -> tuple[RunnerId, cm.Destroy]:
+    """Have a runner be destroyed: its job is over and it left processes behind."""
+    (name,) = world.listening(number)
+    world.in_progress(number, name)
+    world.completed(number, name)
+    step = world.exited(name, 0, leftovers=1)
+    return name, of(step.commands, cm.Destroy)[0]
+
+
+def test_what_does_not_die_in_70_s_is_abandoned_and_its_slot_given_back() -> None:
+    world = World(slots=1)
+    name, _ = retiring(world, 1)
+    world.wait(70 * SECOND - 1)
+    assert (world.runner(name).state, world.held) == (S.RETIRING, 1)
+    world.wait(1)
+    row = world.runner(name)
+    assert (row.state, world.held) == (S.ABANDONED, 0)
+    assert world.core.state.index.abandoned == {"here": 1}
+    assert world.counter("abandoned_total|host=here") == 1
+    assert len(world.planned(2)) == 1
+
+
+def test_a_runtime_that_says_so_abandons_at_once() -> None:
+    world = World()
+    name, destroy = retiring(world, 1)
+    world.feed(ev.DestroyFailed(name, destroy.permit.environment, BROKEN))
+    assert world.runner(name).state is S.ABANDONED
+    assert "the disk is full" in world.runner(name).stuck
+
+
+def test_fp_56_two_abandoned_stop_the_host_and_health_says_what_to_do() -> None:
+    world = World(slots=4)
+    for number in (1, 2):
+        name, destroy = retiring(world, number)
+        world.feed(ev.DestroyFailed(name, destroy.permit.environment, BROKEN))
+    assert world.planned(3) == []
+    health = assess(world.core.state, world.now)
+    assert health.status == "stuck"
+    assert "2 environments would not die" in health.reasons[0]
+
+
+def test_a_late_end_of_an_abandoned_environment_is_gone_and_counted_once() -> None:
+    world = World(slots=1)
+    name, destroy = retiring(world, 1)
+    world.wait(70 * SECOND)
+    assert world.runner(name).state is S.ABANDONED
+    world.queued(2)
+    held = world.held
+    world.destroyed(destroy)
+    world.destroyed(destroy)
+    assert (world.runner(name).state, world.held) == (S.GONE, held)
+    assert world.core.state.index.abandoned == {}
+    assert world.counter("abandoned_total|host=here") == 1
+
+
+def test_work_resumes_by_itself_when_a_person_ended_what_was_abandoned() -> None:
+    """The environment is removed by hand: two complete listings, a minute apart, do not show it."""
+    world = World(slots=4)
+    for number in (1, 2):
+        name, destroy = retiring(world, number)
+        world.feed(ev.DestroyFailed(name, destroy.permit.environment, BROKEN))
+    assert world.planned(3) == []
+    world.environments.clear()
+    world.wait(7 * MINUTE)
+    assert world.core.state.index.abandoned == {}
+    assert world.count(cm.Register) == 3
+
+
+def test_an_answer_about_another_environment_of_the_runner_is_not_meant() -> None:
+    world = World()
+    name, _ = retiring(world, 1)
+    world.feed(ev.EnvironmentDestroyed(name, "another"))
+    world.feed(ev.DestroyFailed(name, "another", BROKEN))
+    assert world.runner(name).state is S.RETIRING
