@@ -148,7 +148,7 @@ class Views:
 
 def _number(request: Request, name: str, default: str) -> str:
     """Return a query parameter that must be a whole number, as text; raises the problem 400."""
-    text = request.query_params.get(name, default)
+    text = request.query_params.get(name) or default
     if text != default and not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise HTTPException(400, f"{name} must be a whole number, got {text[:40]!r}")
     return text
