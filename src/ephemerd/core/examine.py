@@ -95,8 +95,6 @@ def _running(t: Turn, row: Runner) -> None:
         t.change_runner(row, stuck=STUCK_NO_WORKER)
     elif row.stuck == STUCK_NO_WORKER and (row.worker is not None or row.job is not None):
         t.change_runner(row, stuck="")
-    elif row.stuck == STUCK_NO_WORKER and (row.worker is not None or row.job is not None):
-        t.change_runner(row, stuck="")
 
 
 def _ask_what_is_open(t: Turn, row: Runner) -> None:
@@ -161,7 +159,7 @@ def _who_is_it(t: Turn, row: Runner) -> None:
     """
     certain = _telling_from(t, row)
     for group in _candidates(t, row):
-        for _, key in group.first(len(group.queued)):
+        for key in group.queued:
             job = t.state.jobs[key]
             if job.status is not JobStatus.QUEUED or job.confirmed >= certain:
                 continue

@@ -43,14 +43,14 @@ def _no_progress(state: State, now: int) -> Iterator[str]:
     if now - _last_progress(state, now) < state.policy.stuck_after:
         return
     for group in _served(state):
-        oldest = group.oldest()
+        oldest = group.queued.oldest()
         if oldest is None:
             continue
-        age = now - state.jobs[oldest[1]].first_seen
+        age = now - state.jobs[oldest].first_seen
         if age >= state.policy.stuck_after and _slot_would_serve(state, group):
             yield (
-                f"Job {oldest[1]} has waited {age // 60_000} min while a slot could serve it and nothing "
-                f"moved: run `ephemerd explain {oldest[1].id}`."
+                f"Job {oldest} has waited {age // 60_000} min while a slot could serve it and nothing "
+                f"moved: run `ephemerd explain {oldest.id}`."
             )
             return
 
@@ -116,11 +116,11 @@ def _pools(state: State) -> Iterator[str]:
 def _untaken(state: State, now: int) -> Iterator[str]:
     for name, kept in sorted(state.classes.items()):
         group = state.index.groups.get(name)
-        oldest = group.oldest() if kept.held and group is not None else None
-        if oldest is None or now - state.jobs[oldest[1]].first_seen < state.policy.assigned_stuck:
+        oldest = group.queued.oldest() if kept.held and group is not None else None
+        if oldest is None or now - state.jobs[oldest].first_seen < state.policy.assigned_stuck:
             continue
         yield (
-            f"Job {oldest[1]} is matched but not taken: a runner that satisfies it listens, and the forge "
+            f"Job {oldest} is matched but not taken: a runner that satisfies it listens, and the forge "
             "does not give it the job. Check group access, public repositories, max-parallel and "
             "concurrency, and the labels as the forge shows them."
         )
@@ -129,10 +129,10 @@ def _untaken(state: State, now: int) -> Iterator[str]:
 def _unserved(state: State) -> Iterator[str]:
     for name in sorted(state.index.groups):
         group = state.index.groups[name]
-        oldest = group.oldest() if not group.pools else None
+        oldest = group.queued.oldest() if not group.pools else None
         if oldest is not None and "self-hosted" in group.labels:
-            why = not_served(state, state.jobs[oldest[1]])
-            yield f"Job {oldest[1]} is not served: {why}. Add the label to a pool, or a pool for it."
+            why = not_served(state, state.jobs[oldest])
+            yield f"Job {oldest} is not served: {why}. Add the label to a pool, or a pool for it."
 
 
 def _odd(state: State) -> Iterator[str]:

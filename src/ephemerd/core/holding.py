@@ -62,8 +62,8 @@ def spend(t: Turn, group: Group) -> None:
 
 
 def _waited(t: Turn, group: Group) -> bool:
-    oldest = group.oldest()
-    return oldest is not None and t.now - t.state.jobs[oldest[1]].first_seen >= t.policy.hold_after
+    oldest = group.queued.oldest()
+    return oldest is not None and t.now - t.state.jobs[oldest].first_seen >= t.policy.hold_after
 
 
 def _someone_waits(t: Turn, group: Group) -> bool:

@@ -6,10 +6,10 @@ sorts by a persisted key; dicts here are used as ordered sets and their order me
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ephemerd.core.line import Line
 from ephemerd.domain.ids import JobKey, RunnerId
 from ephemerd.domain.job import ENDED_STATUSES, Job, JobStatus
 from ephemerd.domain.labels import SEPARATOR
@@ -18,38 +18,17 @@ from ephemerd.domain.runner import HOLDS_SLOT, UNBOUND, Runner, RunnerState
 
 @dataclass(slots=True)
 class Group:
-    """One class of demand: the queued jobs of one repository with one class key."""
+    """One class of demand: the queued jobs of one repository with one class key.
+
+    unmatched counts the jobs that the last matching left without supply.
+    """
 
     name: str
     sample: JobKey
     labels: tuple[str, ...]
     pools: tuple[str, ...] = ()
-    queued: dict[JobKey, int] = field(default_factory=dict)
-    line: list[tuple[int, JobKey]] = field(default_factory=list)
+    queued: Line = field(default_factory=Line)
     unmatched: int = 0
-
-    def oldest_first(self) -> list[tuple[int, JobKey]]:
-        """Return (order, key) of the queued jobs, oldest first; O(n), for rare use."""
-        return sorted((order, key) for key, order in self.queued.items())
-
-    def oldest(self) -> tuple[int, JobKey] | None:
-        """Return (order, key) of the oldest queued job."""
-        while self.line and self.line[0][1] not in self.queued:
-            heapq.heappop(self.line)
-        return self.line[0] if self.line else None
-
-    def first(self, most: int) -> list[tuple[int, JobKey]]:
-        """Return up to `most` of the oldest queued jobs."""
-        taken: list[tuple[int, JobKey]] = []
-        seen: dict[JobKey, None] = {}
-        while self.line and len(taken) < most:
-            entry = heapq.heappop(self.line)
-            if entry[1] in self.queued and entry[1] not in seen:
-                seen[entry[1]] = None
-                taken.append(entry)
-        for entry in taken:
-            heapq.heappush(self.line, entry)
-        return taken
 
 
 def group_name(job: Job) -> str:
@@ -77,6 +56,7 @@ class Index:
     live: dict[str, dict[RunnerId, None]] = field(default_factory=dict)
     held: dict[str, int] = field(default_factory=dict)
     reserved: dict[str, int] = field(default_factory=dict)
+    asked: dict[str, int] = field(default_factory=dict)
     abandoned: dict[str, int] = field(default_factory=dict)
     intents: dict[JobKey, dict[RunnerId, None]] = field(default_factory=dict)
     registrations: dict[tuple[str, int], RunnerId] = field(default_factory=dict)
@@ -128,6 +108,7 @@ class Index:
         for row, sign in ((old, -1), (new, 1)):
             if row is not None and row.asking == "confirm":
                 _bump(self.reserved, host(row.pool), sign)
+                _bump(self.asked, group_name(row), sign)
         if old is not None and new is not None and (old.status, old.labels) == (new.status, new.labels):
             return
         if old is not None:
@@ -148,15 +129,14 @@ class Index:
         name = group_name(row)
         if sign < 0:
             group = self.groups[name]
-            del group.queued[row.key]
+            group.queued.drop(row.order)
             self.dirty_groups[name] = None
             return
         group_or_none = self.groups.get(name)
         if group_or_none is None:
             group_or_none = Group(name, row.key, row.labels)
             self.groups[name] = group_or_none
-        group_or_none.queued[row.key] = row.order
-        heapq.heappush(group_or_none.line, (row.order, row.key))
+        group_or_none.queued.add(row.order, row.key)
         self.dirty_groups[name] = None
 
 

@@ -6,6 +6,8 @@ counts, never from a scan of jobs.
 
 from __future__ import annotations
 
+from itertools import islice
+
 from ephemerd.core import holding, jobs, scopes
 from ephemerd.core.commands import Register
 from ephemerd.core.index import Group
@@ -182,7 +184,7 @@ def _needs_word(t: Turn, job: Job) -> bool:
 
 def _place(t: Turn, group: Group) -> tuple[Pool, Job] | None:
     """Return where the next runner for the class would go and for which job, or None."""
-    if not holding.allows(t, group) or group.unmatched <= _asked(t, group):
+    if not holding.allows(t, group) or group.unmatched <= t.state.index.asked.get(group.name, 0):
         return None
     for name in group.pools:
         pool = t.state.pools[name].pool
@@ -190,13 +192,6 @@ def _place(t: Turn, group: Group) -> tuple[Pool, Job] | None:
             job = _next_job(t, group)
             return (pool, job) if job is not None else None
     return None
-
-
-def _asked(t: Turn, group: Group) -> int:
-    """Count the jobs of a class for which a slot is reserved while the forge is asked."""
-    if not any(t.state.index.reserved.values()):
-        return 0
-    return sum(1 for _, key in group.first(LOOK_AHEAD) if t.state.jobs[key].asking == "confirm")
 
 
 def ready(t: Turn, pool: Pool) -> bool:
@@ -219,7 +214,7 @@ def ready(t: Turn, pool: Pool) -> bool:
 def _next_job(t: Turn, group: Group) -> Job | None:
     """The oldest job without a runner that was made for it; else the oldest that may have one."""
     fallback: Job | None = None
-    for _, key in group.first(LOOK_AHEAD + len(t.state.index.intents)):
+    for key in islice(group.queued, LOOK_AHEAD + len(t.state.index.intents)):
         job = t.state.jobs[key]
         if job.asked is not None or job.not_before > t.now:
             continue

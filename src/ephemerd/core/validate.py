@@ -33,7 +33,7 @@ def _recount(state: State) -> Iterator[str]:
         have = {pool: sorted(members) for pool, members in getattr(kept, name).items() if members}
         if want != have:
             yield f"index {name}: {have} kept, {want} counted"
-    for name in ("held", "reserved", "abandoned", "by_status", "by_state", "registrations"):
+    for name in ("held", "reserved", "asked", "abandoned", "by_status", "by_state", "registrations"):
         if getattr(fresh, name) != getattr(kept, name):
             yield f"index {name}: {getattr(kept, name)} kept, {getattr(fresh, name)} counted"
     if sorted(fresh.running) != sorted(kept.running):
