@@ -61,9 +61,9 @@ class Act:
         veto = await self._decision(self.executing, "vetoed")
         if veto is None:
             return
-        tell.say(f"rule {veto['rule']} nominates {self.executing}: {veto['reason']}")
+        tell.say(f"rule {veto['rule']} nominates {self.executing}, so the gate looks before anything is done")
         tell.say(f"VETO: the verdict is {veto['verdict']}, by {veto['via']}", "good")
-        tell.detail(_evidence(veto))
+        tell.detail([*_evidence(veto), await self._confirmed()])
 
     async def play_to_the_end(self) -> None:
         """Let the hidden job be seen and finish, and the genuinely idle spare go."""
@@ -106,6 +106,14 @@ class Act:
         self.tell.say(f"job {cancelled} is cancelled; {self.spare}, which was up first, has nothing to do")
         self.tell.say("the forge hands out the other three, to no runner the job it was made for:")
         self.tell.detail(f"{name}  gets job {job}" for name, job in pinned.items())
+
+    async def _confirmed(self) -> str:
+        """What the look-alike says about the job and its worker."""
+        [job] = [job for job in (await self.forge.state())["jobs"] if job["id"] == self.held_job]
+        alive = "alive" if job["worker_alive"] else "gone"
+        return (
+            f"the forge's own books: job {job['id']} on {job['runner']}, worker {job['worker_pid']} {alive}"
+        )
 
     async def _decision(self, runner: str, outcome: str) -> Json | None:
         """Wait for a decision about a runner; without one the act has failed, and the demo goes on."""

@@ -52,13 +52,12 @@ class Forge:
 
 
 class Daemon:
-    """The daemon's API on its unix socket. Remembers every runner and job that it ever showed."""
+    """The daemon's API on its unix socket. Remembers every runner that it ever showed."""
 
     def __init__(self, socket: Path) -> None:
         transport = httpx2.AsyncHTTPTransport(uds=str(socket))
         self.http = httpx2.AsyncClient(transport=transport, base_url="http://localhost", timeout=30)
         self.runners: dict[str, Json] = {}
-        self.jobs: dict[int, Json] = {}
 
     async def get(self, path: str, **query: Any) -> Any:
         """Read a view; raises :class:`DemoError` if the daemon does not answer."""
@@ -86,11 +85,9 @@ class Daemon:
                 return found
 
     async def look(self) -> None:
-        """Read runners and jobs and remember them: gone ones stay in the lists for a while only."""
+        """Read the runners and remember them: gone ones stay in the list for a while only."""
         for runner in await self.items("runners"):
             self.runners[runner["id"]] = runner
-        for job in await self.items("jobs"):
-            self.jobs[job["number"]] = job
 
     async def kill(self, runner: str, reason: str) -> int:
         """Ask to end a runner without force; returns the HTTP status (409 is the veto)."""

@@ -14,6 +14,7 @@ from ephemerd.testing.demo.measure import make_report
 from ephemerd.testing.demo.narrator import Narrator
 from ephemerd.testing.demo.options import DemoError, DemoOptions, DemoReport
 from ephemerd.testing.demo.stage import Stage
+from ephemerd.testing.demo.summary import summarise, where_to_look
 from ephemerd.testing.forge_sim.truth import read_truth
 
 QUIET_WITHIN_S = 300.0
@@ -22,10 +23,35 @@ ACT_JOBS = ACT_QUEUES - 1
 """One of the act's jobs is cancelled."""
 
 
-async def play(options: DemoOptions, narrator: Narrator) -> DemoReport:
-    """Play the whole demo and measure it; raises :class:`DemoError` where it cannot be played."""
+class Curtain:
+    """When the demo has to end early, or may end at last: signals, and whether somebody watches.
+
+    While the play runs a signal cancels it. Once ``lingering`` a signal is the watcher leaving.
+    """
+
+    def __init__(self) -> None:
+        self.lingering = False
+        self.left = asyncio.Event()
+        self.signal: int | None = None
+        self.play: asyncio.Task[DemoReport] | None = None
+
+    def fall(self, number: int) -> None:
+        """A signal came."""
+        if self.lingering:
+            self.left.set()
+        elif self.play is not None:
+            self.signal = number
+            self.play.cancel()
+
+
+async def play(options: DemoOptions, narrator: Narrator, curtain: Curtain) -> DemoReport:
+    """Play the whole demo and measure it; raises :class:`DemoError` where it cannot be played.
+
+    On a terminal the daemon goes on until the watcher leaves, so that it can be asked; elsewhere it is stopped.
+    """
     began = time.monotonic()
     stage = Stage(options)
+    lingers = narrator.live and not options.headless and not options.as_json
     async with stage:
         _introduce(stage, narrator)
         act, bursts = Act(stage, narrator), Bursts(stage, narrator)
@@ -35,8 +61,14 @@ async def play(options: DemoOptions, narrator: Narrator) -> DemoReport:
             await _until_quiet(stage, narrator)
         finally:
             looking.cancel()
-        report = await _measure(stage, act, bursts, began)
-    if options.headless and not report.broken_promises and options.folder is None:
+        report = await _measure(stage, act, bursts, began, stop=not lingers)
+        summarise(report, narrator)
+        if not options.headless:
+            where_to_look(report, narrator, stage.places, act.executing, running=lingers)
+        if lingers:
+            curtain.lingering = True
+            await curtain.left.wait()
+    if (options.headless or lingers) and not report.broken_promises and options.folder is None:
         stage.remove_folder()
     return report
 
@@ -54,22 +86,21 @@ async def _both_parts(stage: Stage, act: Act, bursts: Bursts, narrator: Narrator
         raise several.exceptions[0] from None
 
 
-async def _measure(stage: Stage, act: Act, bursts: Bursts, began: float) -> DemoReport:
-    """Read what the daemon knows, stop it or wait for the watcher to leave, and look for what is left."""
+async def _measure(stage: Stage, act: Act, bursts: Bursts, began: float, *, stop: bool) -> DemoReport:
+    """Read what the daemon knows, stop it if asked, and look for what is left."""
     options, daemon = stage.options, stage.daemon
     await daemon.look()
     facts: dict[str, Any] = {
         "decisions": await daemon.items("decisions"),
         "nominated": await daemon.metric("ephemerd_nominations_total"),
-        "runners": daemon.runners,
-        "jobs": daemon.jobs,
+        "runners": list(daemon.runners.values()),
         "counted": bursts.jobs,
         "act_jobs": ACT_JOBS if act.jobs else 0,
         "kills": bursts.kills,
         "failures": act.failures,
         "wall_s": time.monotonic() - began,
     }
-    code = await stage.stop_daemon()
+    code = await stage.stop_daemon() if stop else None
     return make_report(
         options, truth=read_truth(stage.places.truth), leaks=stage.leaks(), daemon_exit=code, **facts
     )
@@ -89,7 +120,7 @@ async def _until_quiet(stage: Stage, narrator: Narrator) -> None:
     while loop.time() < deadline and not await stage.forge.wait("jobs_ended", 10):
         state = await stage.forge.state()
         left = sum(1 for job in state["jobs"] if job["status"] != "completed")
-        narrator.say(f"{left} jobs have not ended yet", "quiet")
+        narrator.say(f"not ended yet: {left}", "quiet")
     narrator.say("every job has ended; waiting for the daemon to clear up")
 
     async def quiet() -> bool:
@@ -107,51 +138,5 @@ def _introduce(stage: Stage, narrator: Narrator) -> None:
     )
     narrator.say(f"the daemon runs beside it, joined by HTTP and {places.config}")
     narrator.say(f"durations above 10 s, of weather and policy alike, are divided by {options.time_scale:g}")
-    if options.port is not None:
-        narrator.say(f"API, metrics and health: http://127.0.0.1:{options.port}/api/v1/status")
-
-
-def summarise(report: DemoReport, narrator: Narrator) -> None:
-    """Say how it went."""
-    narrator.title("Summary, counted by the forge's side")
-    good = "as promised"
-    rows = [
-        ("jobs completed", f"{report.completed}/{report.jobs}", f"and {report.act_jobs} in the act"),
-        ("killed at work", str(report.killed), good if not report.killed else "A PROMISE IS BROKEN"),
-        ("disturbed", str(report.disturbed), "offered to a runner that then went away"),
-        ("lost", str(report.lost), "never run"),
-        ("leaked", str(report.leaked), ", ".join(report.leaks[:3]) or "nothing is left"),
-        ("runners made", str(report.dispatches), f"{report.wasted} of them in vain"),
-        (
-            "cancelled, taken",
-            f"{report.cancelled_queued}, {report.foreign_taken}",
-            "extra jobs outside the count",
-        ),
-        ("nominated", str(report.nominated), "runners that a rule said could go"),
-        (
-            "vetoed",
-            str(report.vetoed),
-            f"{report.vetoed_holding_job} nominations of a runner that held a job",
-        ),
-        ("reaped", str(report.reaped), f"{report.escaped} escaped"),
-        ("fences refused", str(report.fence_refusals), f"{report.fence_breaches} breaches"),
-        (
-            "queue to start",
-            f"{_s(report.queue_to_start_ms['p50'])}",
-            f"p95 {_s(report.queue_to_start_ms['p95'])}",
-        ),
-        ("dispatch", f"{_ms(report.dispatch_ms['p50'])}", f"p95 {_ms(report.dispatch_ms['p95'])}"),
-        ("API calls a job", str(report.api_calls_per_job), ""),
-        ("time", f"{report.wall_s:.0f} s", ""),
-    ]
-    narrator.table(rows)
-    for sentence in report.broken_promises:
-        narrator.say(f"BROKEN PROMISE: {sentence}", "bad")
-
-
-def _s(ms: float | None) -> str:
-    return "–" if ms is None else f"{ms / 1000:.1f} s"
-
-
-def _ms(ms: float | None) -> str:
-    return "–" if ms is None else f"{ms:.0f} ms"
+    if stage.open_port:
+        narrator.say(f"API, metrics and health: http://127.0.0.1:{stage.open_port}/api/v1/status")

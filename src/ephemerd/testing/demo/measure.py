@@ -19,8 +19,7 @@ def make_report(
     truth: Sequence[Record],
     decisions: Sequence[Json],
     nominated: int,
-    runners: Mapping[str, Json],
-    jobs: Mapping[int, Json],
+    runners: Sequence[Json],
     counted: Sequence[int],
     act_jobs: int,
     kills: Mapping[str, int],
@@ -51,7 +50,7 @@ def make_report(
         fence_breaches=result["fence_breaches"],
         time_scale=options.time_scale,
         queue_to_start_ms=result["queue_to_start_ms"],
-        dispatch_ms=_dispatch_ms(truth, runners, jobs),
+        dispatch_ms=_dispatch_ms(truth, runners),
         api_calls_per_job=result["api_calls_per_job"],
         wall_s=round(wall_s, 2),
         weather=options.weather,
@@ -95,28 +94,22 @@ def _count(decisions: Iterable[Json], outcome: str) -> int:
     return sum(1 for made in decisions if made["outcome"] == outcome)
 
 
-def _dispatch_ms(
-    truth: Iterable[Record], runners: Mapping[str, Json], jobs: Mapping[int, Json]
-) -> dict[str, float | None]:
-    """From the commit of the delivery to the start of the process, less the look-alike's own time.
+def _dispatch_ms(truth: Iterable[Record], runners: Iterable[Json]) -> dict[str, float | None]:
+    """From the commit of the delivery that made the daemon plan a runner to the start of the runner's process,
+    less the time that the look-alike took for the registration.
 
-    Only runners that were made for a job at its first announcement count: one that had to wait for a slot, or
-    that replaces another, measures something else.
+    A runner is planned by the commit of the delivery that lets demand exceed supply (``created``): that of its
+    own job, or, where another runner was thought to be there for it, the one that showed that it is not.
     """
     answered = {
         record["runner"]: record["took_ms"]
         for record in truth
         if record["kind"] == "api_call" and record.get("runner")
     }
-    firsts: dict[int, Json] = {}
-    for runner in sorted(runners.values(), key=lambda row: int(row["created"])):
-        intent = str(runner["intent"] or "").rpartition("/")[2]
-        if intent.isdigit():
-            firsts.setdefault(int(intent), runner)
     spans = sorted(
-        float(runner["started"]) - float(jobs[number]["first_seen"]) - float(answered[runner["id"]])
-        for number, runner in firsts.items()
-        if number in jobs and runner["started"] is not None and runner["id"] in answered
+        float(runner["started"]) - float(runner["created"]) - float(answered[runner["id"]])
+        for runner in runners
+        if runner["started"] is not None and runner["id"] in answered
     )
     return {"p50": _rounded(quantile(spans, 0.5)), "p95": _rounded(quantile(spans, 0.95))}
 

@@ -41,6 +41,7 @@ class Stage:
         self.places = Places(folder.resolve())
         self.ready: dict[str, Any] = {}
         self.webhook_port = 0
+        self.open_port = 0
         self._forge_process: asyncio.subprocess.Process | None = None
         self._daemon_process: asyncio.subprocess.Process | None = None
         self._clients: contextlib.AsyncExitStack = contextlib.AsyncExitStack()
@@ -89,8 +90,9 @@ class Stage:
 
     async def _start_daemon(self) -> None:
         places, options = self.places, self.options
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.webhook_port = free.getsockname()[1]
+        self.webhook_port = _free_port()
+        if options.port is not None:
+            self.open_port = options.port or _free_port()
         text = config_text(
             places,
             self.weather,
@@ -100,7 +102,7 @@ class Stage:
             factor=options.time_scale,
         )
         places.config.write_text(text, encoding="utf-8")
-        open_api = ["--open-api", f"127.0.0.1:{options.port}"] if options.port is not None else []
+        open_api = ["--open-api", f"127.0.0.1:{self.open_port}"] if self.open_port else []
         self._daemon_process = await self._program(
             "daemon", "--log-format", "json", "serve", "--config", str(places.config), *open_api
         )
@@ -171,6 +173,12 @@ class Stage:
         if self.places.runners.is_dir():
             left += [f"folder {item.name}" for item in sorted(self.places.runners.iterdir()) if item.is_dir()]
         return left
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
 
 
 async def _stop(process: asyncio.subprocess.Process | None) -> int | None:
