@@ -17,7 +17,7 @@ def judge(report: ProbeReport, now: int, soft_life: int) -> Evidence:
         return Evidence(Verdict.BUSY, Via.PROBE, now, f"{report.probe}: {report.detail or 'a worker runs'}")
     if _open(report.announced_at, report.ended_at):
         return Evidence(Verdict.BUSY, Via.LOG, now, f"{report.probe}: the log announces a job without an end")
-    if report.announced_at is None and _open(report.offered_at, report.ended_at):
+    if _open(report.offered_at, report.ended_at):
         age = now - (report.offered_at or 0)
         if age < soft_life:
             return Evidence(Verdict.BUSY, Via.LOG, now, f"{report.probe}: a job was offered {age} ms ago")
