@@ -18,24 +18,20 @@ ENDABLE = frozenset({S.STARTING, S.LISTENING, S.ASSIGNED, S.RUNNING, S.FINISHING
 
 
 def nominee(t: Turn, row: Runner) -> tuple[Rule, str] | None:
-    """Return the first rule that nominates the runner, with a sentence, or None."""
+    """Return the first rule that nominates the runner, with a sentence, or None.
+
+    `spent` comes before the rules that the gate holds for ever where the registration is gone.
+    """
     if row.state not in ENDABLE:
         return None
     pool = t.state.pool(row.pool)
-    if row.order_given is not None:
-        return Rule.OPERATOR, f"{row.order_given.who} asked: {row.order_given.reason}"
-    found = _overdue(t, row, pool) or _unborn(row) or _finished(t, row) or _spent(t, row)
-    if found is not None or not t.policy.orphan_sweep:
-        return found
-    if _rests(t, row, pool):
-        return None
-    return (
-        _leaked(t, row)
-        or _expired(t, row, pool)
-        or _surplus(t, row, pool)
-        or _displaced(t, row)
-        or _cordoned(t, row)
-    )
+    spent, order = _spent(t, row), row.order_given
+    if order is not None and (order.even_if_busy or spent is None):
+        return Rule.OPERATOR, f"{order.who} asked: {order.reason}"
+    found = _overdue(t, row, pool) or spent or _unborn(row) or _finished(t, row)
+    if found is None and t.policy.orphan_sweep and not _rests(t, row, pool):
+        found = _leaked(t, row) or _expired(t, row, pool) or _surplus(t, row, pool) or _displaced(t, row)
+    return found or _cordoned(t, row)
 
 
 def still(t: Turn, row: Runner, rule: Rule) -> bool:
@@ -86,7 +82,7 @@ def _finished(t: Turn, row: Runner) -> tuple[Rule, str] | None:
 
 
 def _spent(t: Turn, row: Runner) -> tuple[Rule, str] | None:
-    if row.hard is not None and row.over is None:
+    if row.hard is not None and (row.over is None or t.now - row.over < t.policy.exit_grace):
         return None
     if row.soft_last is not None and t.now - row.soft_last < t.policy.soft_sign_life:
         return None

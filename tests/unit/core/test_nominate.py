@@ -1,0 +1,652 @@
+"""The nomination rules, each when it must and when it must not; and their rest after a start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ephemerd.core import events as ev
+from ephemerd.core.commands import Deregister, LookUpRunner, ProbeRunner
+from ephemerd.core.evolve import replace
+from ephemerd.domain.ids import RunnerId
+from ephemerd.domain.job import ForgeStatus, JobReport
+from ephemerd.domain.pool import Policy
+from ephemerd.domain.runner import FenceAnswer, Order, Rule
+from ephemerd.domain.verdict import Sign
+from tests.unit.core.build import (
+    BUSY,
+    DAY,
+    HOUR,
+    IDLE,
+    LABELS,
+    MINUTE,
+    SCOPE,
+    SECOND,
+    World,
+    pool,
+)
+
+LATE = pool(surplus_grace=DAY)
+"""A pool whose spares are not surplus, so that another rule can be seen."""
+
+
+def reason(world, name):
+    run = world.row(name).gate
+    assert run is not None
+    return run.reason
+
+
+# expired
+
+
+def test_expired_after_the_grace():
+    world = World(LATE)
+    name = world.spare()
+    world.wait(10 * MINUTE - 1)
+    assert world.rules(name) is None
+    world.wait(1)
+    assert world.rules(name) == "expired"
+    assert "600000 ms" in reason(world, name)
+
+
+def test_expired_counts_from_when_it_began_to_listen():
+    world = World(LATE)
+    name = world.starting()
+    world.wait(3 * MINUTE)
+    world.sign(name, Sign.LISTENING)
+    world.discharge(name)
+    world.wait(10 * MINUTE - 1)
+    assert world.rules(name) is None
+    world.wait(1)
+    assert world.rules(name) == "expired"
+
+
+def test_expired_counts_anew_after_a_soft_sign_that_lapsed():
+    world = World(LATE)
+    name = world.assigned()
+    world.discharge(name)
+    world.wait(15 * MINUTE)
+    assert world.state(name) == "listening"
+    world.wait(10 * MINUTE - 1)
+    assert world.rules(name) is None
+    world.wait(1)
+    assert world.rules(name) == "expired"
+
+
+def test_matched_runner_expires_only_after_its_registration_was_looked_up():
+    world = World(answers=False)
+    name = world.listening()
+    world.handle(ev.JobsListed(SCOPE, 0))
+    world.wait(11 * MINUTE)
+    (question,) = world.commands(LookUpRunner, name)[:1]
+    assert world.rules(name) is None
+    world.handle(ev.RunnerLookedUp(name, world.row(name).token, busy=False, connected=True))
+    assert question.registration == 9001
+    assert world.rules(name) == "expired"
+
+
+def test_matched_runner_that_was_looked_up_expires():
+    world = World()
+    name = world.listening()
+    world.wait(30 * SECOND)
+    assert world.row(name).untaken == world.now
+    world.wait(10 * MINUTE - 30 * SECOND)
+    assert world.rules(name) == "expired"
+
+
+@pytest.mark.parametrize("make", ["starting", "assigned", "running", "registering"])
+def test_only_a_listening_runner_expires(make):
+    world = World(LATE, policy=Policy(provision_limit=DAY, soft_sign_life=DAY))
+    name = getattr(world, make)()
+    world.wait(50 * SECOND if make == "registering" else HOUR)
+    assert world.rules(name) is None
+
+
+# surplus
+
+
+def test_surplus_after_its_grace():
+    world = World()
+    name = world.spare()
+    world.wait(30 * SECOND - 1)
+    assert world.rules(name) is None
+    world.wait(1)
+    assert world.rules(name) == "surplus"
+
+
+def test_surplus_at_once_where_the_grace_is_nought():
+    world = World(pool(surplus_grace=0))
+    assert world.rules(world.spare()) == "surplus"
+
+
+def test_surplus_not_while_its_own_job_still_waits():
+    """Left over because another runner listens for longer, but its job is demand."""
+    world = World(pool(surplus_grace=0, max_concurrent=2), slots=2)
+    first, second = world.listening(), world.listening()
+    world.completes(world.intent(first), conclusion="cancelled")
+    assert world.row(second).surplus_since is not None
+    assert world.rules(second) is None
+    assert world.rules(first) is None
+
+
+@pytest.mark.parametrize("end", ["started", "done", "waiting"])
+def test_discharged_by_whatever_ends_the_demand(end):
+    world = World(pool(surplus_grace=0))
+    name = world.listening()
+    intent = world.intent(name)
+    if end == "started":
+        world.begins(intent, "somebody-elses")
+    elif end == "done":
+        world.completes(intent, "somebody-elses")
+    else:
+        _waits(world, intent)
+    assert world.rules(name) == "surplus"
+
+
+def _waits(world, key):
+    world.job(key, ForgeStatus.WAITING)
+    token = world.core.state.jobs[key].token
+    world.handle(ev.JobLookedUp(key, token, JobReport(key, ForgeStatus.WAITING, LABELS)))
+
+
+def test_most_advanced_spares_are_kept():
+    world = World(pool(surplus_grace=0))
+    first, second = world.listening(), world.starting()
+    world.wait(SECOND)
+    world.sign(second, Sign.LISTENING)
+    world.begins(world.intent(first), "somebody-elses")
+    world.begins(world.intent(second), "somebody-elses")
+    assert world.rules(first) == "surplus"
+    assert world.rules(second) == "surplus"
+    other = World(pool(surplus_grace=0))
+    first, second = other.listening(), other.starting()
+    other.wait(SECOND)
+    other.sign(second, Sign.LISTENING)
+    other.begins(other.intent(second), "somebody-elses")
+    assert (other.rules(first), other.rules(second)) == (None, "surplus")
+
+
+def test_surplus_grace_counts_from_the_matching_that_leaves_it_over():
+    world = World()
+    name = world.spare()
+    world.wait(20 * SECOND)
+    job = world.queue()
+    world.wait(20 * SECOND)
+    assert world.rules(name) is None
+    world.completes(job, conclusion="cancelled")
+    world.wait(30 * SECOND - 1)
+    assert world.rules(name) is None
+    world.wait(1)
+    assert world.rules(name) == "surplus"
+
+
+def test_bound_runner_is_no_surplus():
+    world = World(pool(surplus_grace=0))
+    name = world.assigned()
+    world.discharge(name)
+    assert world.rules(name) is None
+
+
+# displaced
+
+
+def rivals(**changes):
+    """A world with one slot, where a listening runner of one pool holds it and another class waits."""
+    world = World(pool(surplus_grace=DAY, **changes), pool("arm", labels=("arm",)), slots=1)
+    name = world.listening()
+    return world, name
+
+
+def test_displaced_after_listening_for_a_minute():
+    world, name = rivals()
+    world.queue(("arm",))
+    world.wait(MINUTE - 1)
+    assert world.rules(name) is None
+    world.wait(1)
+    assert world.rules(name) == "displaced"
+
+
+def test_displaced_by_the_next_sweep_where_it_has_listened_for_long():
+    world, name = rivals()
+    world.wait(2 * MINUTE + 1)
+    world.queue(("arm",))
+    world.wait(MINUTE)
+    assert world.rules(name) == "displaced"
+
+
+def test_not_displaced_by_demand_that_it_can_serve():
+    world, name = rivals(max_concurrent=1)
+    world.queue()
+    world.wait(5 * MINUTE)
+    assert world.rules(name) is None
+
+
+def test_not_displaced_while_a_slot_is_free():
+    world = World(pool(surplus_grace=DAY), pool("arm", labels=("arm",)), slots=2)
+    name = world.listening()
+    world.queue(("arm",))
+    world.wait(5 * MINUTE)
+    assert world.rules(name) is None
+
+
+@pytest.mark.parametrize("why", ["elsewhere", "full", "cordoned"])
+def test_not_displaced_where_its_slot_would_not_help(why):
+    other: dict[str, Any] = {"elsewhere": {"host": "other"}, "full": {"max_concurrent": 0}, "cordoned": {}}[
+        why
+    ]
+    world = World(pool(surplus_grace=DAY), pool("arm", labels=("arm",), **other), slots=1)
+    name = world.listening()
+    if why == "cordoned":
+        world.handle(ev.CordonOrdered("ann", ev.Target.POOL, "arm"))
+    world.queue(("arm",))
+    world.wait(5 * MINUTE)
+    assert world.rules(name) is None
+
+
+def test_one_unit_of_demand_displaces_one_runner():
+    world = World(pool(surplus_grace=DAY), pool("arm", labels=("arm",)), slots=2)
+    names = [world.listening(), world.listening()]
+    world.wait(2 * MINUTE)
+    world.queue(("arm",))
+    world.handle(ev.SweepOrdered())
+    assert [world.rules(name) for name in names].count("displaced") == 1
+    world.queue(("arm",))
+    world.handle(ev.SweepOrdered())
+    assert [world.rules(name) for name in names].count("displaced") == 2
+
+
+def test_a_retiring_runner_already_gives_way():
+    world = World(pool(surplus_grace=0), pool("arm", labels=("arm",)), slots=2)
+    first, second = world.listening(), world.listening()
+    world.begins(world.intent(second), "somebody-elses")
+    world.probed(second)
+    world.fenced(second)
+    world.wait(5 * SECOND)
+    world.probed(second)
+    assert world.state(second) == "retiring"
+    world.now += MINUTE
+    world.queue(("arm",))
+    world.handle(ev.SweepOrdered())
+    assert world.rules(first) is None
+    world.queue(("arm",))
+    world.handle(ev.SweepOrdered())
+    assert world.rules(first) == "displaced"
+
+
+@pytest.mark.parametrize("make", ["assigned", "running"])
+def test_bound_runner_is_not_displaced(make):
+    world = World(pool(), pool("arm", labels=("arm",)), slots=1)
+    name = getattr(world, make)()
+    world.queue(("arm",))
+    world.wait(5 * MINUTE)
+    assert world.rules(name) is None
+
+
+# unborn
+
+
+def test_unborn_after_the_provision_limit_and_no_supply_from_then_on():
+    world = World()
+    name = world.starting()
+    world.wait(5 * MINUTE - 1)
+    assert world.rules(name) is None
+    world.wait(1)
+    assert world.rules(name) == "unborn"
+    assert world.row(name).late
+    assert name not in world.core.state.index.supply["linux"]
+    (group,) = world.core.state.index.groups.values()
+    assert group.unmatched == 1
+
+
+def test_not_unborn_once_it_listens():
+    world = World()
+    name = world.starting()
+    world.wait(5 * MINUTE - 1)
+    world.sign(name, Sign.LISTENING)
+    world.wait(1)
+    assert world.rules(name) is None
+
+
+# finished
+
+
+def test_finished_after_the_exit_grace():
+    world = World()
+    name = world.finishing()
+    world.wait(MINUTE - 1)
+    assert world.rules(name) is None
+    world.wait(1)
+    assert world.rules(name) == "finished"
+    assert "by log" in reason(world, name)
+
+
+def test_finished_by_the_forge():
+    world = World()
+    name = world.running()
+    world.completes(world.job_of(name), name)
+    assert world.commands(Deregister, name) == []
+    world.wait(MINUTE)
+    assert world.rules(name) == "finished"
+
+
+def test_completed_of_another_runner_touches_nothing_of_ours():
+    """The recorded kill of 2026-07-10: the intent job ends elsewhere, and its runner executes another."""
+    world = World()
+    first, second = world.running(), world.listening()
+    job = world.intent(second)
+    world.begins(job, first)
+    world.completes(world.intent(first), "somebody-elses")
+    world.wait(9 * MINUTE)
+    assert (world.state(first), world.rules(first)) == ("running", None)
+
+
+def test_running_job_that_is_not_over_is_not_finished():
+    world = World()
+    name = world.running()
+    world.wait(4 * HOUR)
+    assert world.rules(name) is None
+
+
+# spent
+
+
+def test_spent_with_our_own_accepted_fence():
+    world = World()
+    name = world.settled()
+    world.probed(name, None)
+    world.wait(2 * SECOND)
+    assert world.rules(name) == "spent"
+    assert "accepted" in reason(world, name)
+
+
+def lost(world, name, times=2):
+    """Look-ups outside the gate miss the registration, a minute apart."""
+    world.wait(30 * SECOND)
+    for _ in range(times):
+        world.vouch()
+        world.handle(ev.RunnerLookedUp(name, world.row(name).token, missing=True))
+        world.wait(MINUTE)
+
+
+def test_spent_where_the_registration_was_missed_twice():
+    world = World(answers=False)
+    name = world.listening()
+    lost(world, name)
+    assert world.row(name).lost_again is not None
+    assert world.rules(name) == "spent"
+
+
+def test_not_spent_where_it_was_missed_once():
+    world = World(answers=False)
+    name = world.listening()
+    lost(world, name, times=1)
+    assert world.rules(name) is None
+    assert name not in world.core.state.index.supply["linux"]
+
+
+def test_missed_twice_within_a_minute_is_once():
+    world = World(answers=False)
+    name = world.listening()
+    world.wait(30 * SECOND)
+    for _ in range(2):
+        world.vouch()
+        world.handle(ev.RunnerLookedUp(name, world.row(name).token, missing=True))
+        world.wait(29 * SECOND)
+    assert world.row(name).lost_again is None
+
+
+def test_not_spent_with_a_soft_sign_younger_than_a_quarter_of_an_hour():
+    world = World()
+    name = world.settled()
+    world.probed(name, None)
+    world.sign(name, Sign.OFFERED)
+    offered = world.now
+    world.wait(15 * MINUTE - 1)
+    assert world.rules(name) is None
+    world.wait(1)
+    assert (world.rules(name), world.now - offered) == ("spent", 15 * MINUTE)
+
+
+def test_not_spent_with_a_hard_sign():
+    world = World()
+    name = world.settled()
+    world.sign(name, Sign.ANNOUNCED)
+    world.probed(name)
+    world.wait(5 * HOUR)
+    assert world.rules(name) is None
+
+
+def test_finished_job_after_an_accepted_fence_has_its_exit_grace():
+    world = World()
+    name = world.settled()
+    world.sign(name, Sign.ANNOUNCED)
+    world.probed(name)
+    world.wait(MINUTE)
+    world.sign(name, Sign.ENDED)
+    world.wait(MINUTE - 1)
+    assert world.rules(name) is None
+    world.wait(1)
+    assert world.rules(name) == "spent"
+
+
+# leaked
+
+
+def stray(world):
+    """An environment with our tag of which the store knows nothing."""
+    found = ev.FoundEnvironment(RunnerId("eph-abcd1234-e0-9"), "env-stray", "linux", ended=False)
+    world.handle(ev.EnvironmentsListed("local", (found,), complete=True))
+    return found.runner, ev.EnvironmentsListed("local", (found,), complete=True)
+
+
+def past_the_rest(world):
+    """A world that has booted, listed and waited for longer than grace."""
+    world.wait(11 * MINUTE)
+    return world
+
+
+def test_leaked_when_seen_twice_a_minute_apart():
+    world = past_the_rest(World(answers=False))
+    world.handle(ev.JobsListed(SCOPE, 0))
+    name, listing = stray(world)
+    world.probed(name, IDLE)
+    world.now += MINUTE - 1
+    world.handle(listing)
+    assert world.rules(name) is None
+    world.now += 1
+    world.handle(listing)
+    assert world.rules(name) == "leaked"
+
+
+def test_leaked_that_is_busy_is_adopted_and_holds_a_slot():
+    world = past_the_rest(World(answers=False))
+    world.handle(ev.JobsListed(SCOPE, 0))
+    name, listing = stray(world)
+    world.probed(name, BUSY)
+    world.now += 2 * MINUTE
+    world.handle(listing)
+    assert (world.state(name), world.rules(name)) == ("running", None)
+    assert world.core.state.slots_held("local") == 1
+
+
+# operator, cordoned
+
+
+def test_operator_comes_before_every_other_rule():
+    world = World()
+    name = world.spare()
+    world.kill(name)
+    assert world.rules(name) == "operator"
+    assert reason(world, name) == "ann asked: cleaning up"
+
+
+@pytest.mark.parametrize("make", ["registering", "retiring", "gone", "abandoned"])
+def test_what_has_no_end_to_give_is_not_nominated(make):
+    world = World()
+    name = getattr(world, make)()
+    before = world.row(name).nominations
+    world.core.state.runners[name] = replace(
+        world.row(name), order_given=Order("ann", "", even_if_busy=True, at=1)
+    )
+    world.handle(ev.SweepOrdered())
+    assert world.row(name).nominations == before
+
+
+@pytest.mark.parametrize("target", [ev.Target.ALL, ev.Target.POOL, ev.Target.HOST])
+def test_cordoned_nominates_every_unbound_runner_that_listens(target):
+    world = World(LATE)
+    idle, young, busy = world.listening(), world.starting(), world.running()
+    name = {ev.Target.ALL: "", ev.Target.POOL: "linux", ev.Target.HOST: "local"}[target]
+    world.handle(ev.CordonOrdered("ann", target, name))
+    assert [world.rules(runner) for runner in (idle, young, busy)] == ["cordoned", None, None]
+    world.sign(young, Sign.LISTENING)
+    assert world.rules(young) == "cordoned"
+
+
+def test_cordon_of_another_pool_nominates_nothing_here():
+    world = World(LATE, pool("arm", labels=("arm",)))
+    name = world.listening()
+    world.handle(ev.CordonOrdered("ann", ev.Target.POOL, "arm"))
+    assert world.rules(name) is None
+
+
+# the sweep
+
+
+def test_without_the_orphan_sweep_only_what_is_over_goes():
+    world = World(pool(surplus_grace=0), policy=Policy(orphan_sweep=False))
+    name = world.spare()
+    world.wait(2 * HOUR)
+    assert world.rules(name) is None
+    world.handle(ev.DrainOrdered("ann", ev.Target.ALL))
+    assert world.rules(name) == "cordoned", "a drain has to end"
+    other = World(policy=Policy(orphan_sweep=False))
+    name = other.finishing()
+    other.wait(MINUTE)
+    assert other.rules(name) == "finished"
+
+
+def test_rules_are_evaluated_every_minute():
+    world = World()
+    world.wait(MINUTE)
+    before = world.core.state.meta["sweep"]
+    world.wait(MINUTE)
+    assert world.core.state.meta["sweep"] - before == MINUTE
+
+
+# rest after a start
+
+
+def restarted(make="spare", **changes):
+    world = World(pool(**({"surplus_grace": 0} | changes)), answers=False)
+    name = world.listening()
+    if make == "spare":
+        world.core.state.runners[name] = replace(world.row(name), vetoed_until=world.now + DAY)
+        world.discharge(name)
+        world.core.state.runners[name] = replace(world.row(name), vetoed_until=0)
+    world.restart(after=SECOND)
+    return world, name
+
+
+def test_surplus_rests_until_probed_listed_and_grace_has_passed():
+    world, name = restarted()
+    world.environments()
+    booted = world.now
+    world.probed(name)
+    world.wait(20 * MINUTE)
+    assert world.rules(name) is None, "no listing of the jobs yet"
+    world.handle(ev.JobsListed(SCOPE, 0))
+    assert world.rules(name) in ("expired", "surplus")
+    assert world.now - booted >= 10 * MINUTE
+
+
+@pytest.mark.parametrize("missing", ["probe", "listing", "grace"])
+def test_each_of_the_three_is_needed(missing):
+    world, name = restarted()
+    world.environments()
+    if missing != "probe":
+        world.probed(name)
+    if missing != "listing":
+        world.handle(ev.JobsListed(SCOPE, 0))
+    world.now += 10 * MINUTE - (1 if missing == "grace" else 0)
+    if missing == "probe":
+        world.core.state.runners[name] = replace(world.row(name), asked=world.now)
+    world.handle(ev.SweepOrdered())
+    assert world.rules(name) is None
+
+
+def test_grace_after_a_start_is_inclusive():
+    world, name = restarted()
+    world.environments()
+    world.probed(name)
+    world.handle(ev.JobsListed(SCOPE, 0))
+    world.wait(10 * MINUTE - 1)
+    assert world.rules(name) is None
+    world.wait(1)
+    assert world.rules(name) in ("expired", "surplus")
+
+
+def test_a_runner_of_this_life_does_not_rest():
+    world = World(pool(), pool("arm", labels=("arm",), surplus_grace=0), answers=False)
+    world.listening()
+    world.restart(after=SECOND)
+    name = world.listening(("arm",))
+    world.discharge(name)
+    assert world.rules(name) == "surplus"
+
+
+@pytest.mark.parametrize("rule", ["finished", "operator", "cordoned", "unborn"])
+def test_what_rests_on_no_missed_event_does_not_wait(rule):
+    world = World(LATE)
+    name = world.finishing() if rule == "finished" else world.starting()
+    if rule in ("operator", "cordoned"):
+        world.sign(name, Sign.LISTENING)
+    world.restart(after=SECOND)
+    world.probed(name)
+    if rule == "operator":
+        world.kill(name)
+    elif rule == "cordoned":
+        world.handle(ev.DrainOrdered("ann", ev.Target.ALL))
+    else:
+        world.wait(MINUTE if rule == "finished" else 5 * MINUTE)
+    assert world.rules(name) == rule
+
+
+def test_polling_scope_rests_until_a_poll_has_read_its_running_jobs():
+    world = World(pool(surplus_grace=0, observed=False), answers=False)
+    name = world.listening()
+    world.discharge(name)
+    world.wait(11 * MINUTE)
+    assert world.rules(name) is None
+    world.handle(ev.JobsListed(SCOPE, 0))
+    assert world.rules(name) in ("expired", "surplus")
+
+
+# one nomination at a time
+
+
+def test_nominated_runner_is_not_nominated_again():
+    world = World()
+    name = world.at_gate()
+    world.handle(ev.SweepOrdered())
+    assert world.row(name).nominations == 1
+    assert len(world.commands(ProbeRunner, name)) == 1
+
+
+def test_every_rule_has_its_counter_from_the_start():
+    world = World()
+    for rule in Rule:
+        if rule is not Rule.ENDED:
+            assert world.core.state.counters[f"nominations_total|rule={rule.value}"] == 0
+
+
+def test_first_rule_that_holds_is_named():
+    """A surplus runner of a cordoned pool whose job was refused once: the gate asks one rule only."""
+    world = World(pool(surplus_grace=0))
+    name = world.spare()
+    world.probed(name)
+    world.fenced(name, FenceAnswer.NO_ANSWER)
+    world.handle(ev.CordonOrdered("ann", ev.Target.ALL))
+    world.wait(2 * SECOND)
+    assert world.rules(name) == "surplus"
