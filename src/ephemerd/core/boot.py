@@ -87,6 +87,8 @@ def _resume(t: Turn, row: Runner, *, same_boot: bool) -> None:
             t.put_runner(row)
         return
     row = replace(row, adopted=True, seen_after_start=False)
+    if row.state is S.RETIRING:
+        row = replace(row, since=t.now)  # its permit is void, and its limit counts from the next one
     if row.state is S.PLANNED:
         lifecycle.end(t, row, "planned, and undone when the daemon was started again")
     elif row.state is S.REGISTERING:

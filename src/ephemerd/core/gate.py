@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ephemerd.core import backoff, nominate, scopes, signs, verdicts
 from ephemerd.core.commands import Deregister, Destroy, LookUpRunner, ProbeRunner
-from ephemerd.core.decision import Bounds, Ruling, age_of, bounds_of, decide
+from ephemerd.core.decision import VETO, Bounds, Ruling, age_of, bounds_of, decide
 from ephemerd.core.events import FenceAnswered, Probed, RunnerLookedUp
 from ephemerd.core.evolve import replace
 from ephemerd.core.judge import judge, no_report
@@ -92,6 +92,7 @@ def on_probed(t: Turn, event: Probed) -> None:
         return
     run = _with(run, evidence)
     if run.phase is GatePhase.PROBING:
+        run = replace(run, ended=event.report is not None and event.report.ended_at is not None)
         if evidence.verdict is Verdict.UNKNOWN:
             _ask_flag(t, row, run)
         else:
@@ -108,6 +109,7 @@ def on_flag(t: Turn, row: Runner, event: RunnerLookedUp) -> None:
     evidence = verdicts.of_flag(event, t.now)
     run = _with(run, evidence)
     if evidence.verdict is Verdict.BUSY:
+        row = t.change_runner(row, known=t.now)
         if row.hard is None:
             row = signs.soft(t, row)
         _rule(t, row, run, Verdict.BUSY, Via.FORGE)
@@ -123,9 +125,13 @@ def on_flag(t: Turn, row: Runner, event: RunnerLookedUp) -> None:
 
 
 def _ruling(t: Turn, row: Runner, run: GateRun, verdict: Verdict) -> tuple[Ruling, int, Bounds]:
+    """Step 4. A person's order never escapes: without force it ends nothing that is not proven idle."""
     bounds = bounds_of(row, t.state.pool(row.pool), t.policy)
     age = age_of(verdict, row, t.now)
-    return decide(verdict, age, bounds), age, bounds
+    ruling = decide(verdict, age, bounds)
+    if ruling.escape and run.rule is Rule.OPERATOR:
+        ruling = VETO
+    return ruling, age, bounds
 
 
 def _forced(row: Runner) -> bool:
@@ -160,11 +166,17 @@ def _fence(t: Turn, row: Runner, run: GateRun) -> None:
     if not nominate.still(t, row, run.rule):
         _veto(t, row, run, run.first, Via.NONE, "the rule holds no longer")
         return
+    if run.first is Verdict.IDLE and row.signs != run.generation and not _forced(row):
+        _veto(t, row, run, Verdict.BUSY, Via.SIGN, "a sign of a job came while it was looked at")
+        return
     if t.state.pool(row.pool).fence is FenceKind.NONE or row.registration is None:
         _settle(t, row, replace(run, fence="none"))
     elif row.fence.accepted is not None:
         _settle(t, row, replace(run, fence="accepted"))
     elif t.now < row.fence.retry or not scopes.may_call(t, row.scope):
+        if _forced(row):
+            _settle(t, row, replace(run, fence="not asked"))
+            return
         _veto(t, row, run, run.first, Via.FENCE, "held: the forge cannot be asked to deregister it now")
     else:
         token = t.draw("token")
@@ -214,18 +226,25 @@ def on_fence(t: Turn, event: FenceAnswered) -> None:
         _refused(t, row, run)
     elif event.answer is FenceAnswer.NOT_FOUND:
         _not_found(t, row, run)
-    elif _forced(row):
+    else:
+        _unanswered(t, row, run, evidence.detail)
+
+
+def _unanswered(t: Turn, row: Runner, run: GateRun, detail: str) -> None:
+    """No answer, 401, 403, 429 or 5xx: hold, however long it takes."""
+    if _forced(row):
         _settle(t, row, replace(run, fence="no answer"))
     else:
-        _veto(t, row, run, run.first, Via.FENCE, f"held: {evidence.detail}")
+        _veto(t, row, run, run.first, Via.FENCE, f"held: {detail}")
 
 
 def _refused(t: Turn, row: Runner, run: GateRun) -> None:
     """The forge holds a job for it: busy, whatever the probe said."""
     t.count("fence_refusals_total")
+    row = t.change_runner(row, known=t.now)
     if row.hard is None:
         row = signs.soft(t, row)
-        run = replace(run, generation=row.signs)
+        run = replace(run, generation=run.generation + 1)
     ruling, _, _ = _ruling(t, row, run, Verdict.BUSY)
     if ruling.escape or _forced(row):
         _settle(t, row, replace(run, fence="refused", first=Verdict.BUSY, escape=ruling.escape))
@@ -234,9 +253,15 @@ def _refused(t: Turn, row: Runner, run: GateRun) -> None:
 
 
 def _not_found(t: Turn, row: Runner, run: GateRun) -> None:
-    """Says nothing: an assignment can consume a registration, and lost permission looks alike."""
-    over_and_gone = row.over is not None and row.fence.missing_again is not None
-    if run.escape or run.rule is Rule.SPENT or over_and_gone or _forced(row):
+    """Says nothing: an assignment can consume a registration, and lost permission looks alike.
+
+    It counts only where the scope answered within a minute, and only with what else proves an end. That a
+    delivery called the job completed is not enough: it may tell of a job that the runner had before.
+    """
+    over = run.ended or row.over_via in ("log", "read")
+    over_and_gone = over and row.fence.missing_again is not None
+    counts = scopes.answered_lately(t, row.scope) and (run.escape or run.rule is Rule.SPENT or over_and_gone)
+    if counts or _forced(row):
         _settle(t, row, replace(run, fence="not found"))
     else:
         _veto(t, row, run, run.first, Via.FENCE, "held: the registration is not found, which proves nothing")
@@ -263,26 +288,26 @@ def on_deadline(t: Turn, row: Runner) -> None:
         _second(t, row, _with(run, silent), silent)
     elif run.phase is GatePhase.FENCING:
         row = verdicts.remember_fence(t, row, FenceAnswer.NO_ANSWER)
-        _veto(t, row, _with(run, silent), run.first, Via.FENCE, "held: no answer to the deregistration")
+        _unanswered(t, row, _with(run, silent), silent.detail)
     elif run.phase is GatePhase.ASKING:
         _rule(t, row, _with(run, silent), Verdict.UNKNOWN, Via.NONE)
 
 
 def _settled(t: Turn, row: Runner, run: GateRun) -> None:
+    if run.flag_idle and run.fence != "accepted":
+        run = replace(run, first=Verdict.UNKNOWN)
     if t.state.pool(row.pool).probes and row.environment is not None:
         _probe(t, row, run, GatePhase.REPROBING)
         return
-    verdict = run.first
-    detail = "not busy at the forge and an accepted fence together" if run.flag_idle else "no probe"
-    if run.flag_idle and run.fence not in ("accepted", "none"):
-        verdict = Verdict.UNKNOWN
-    evidence = Evidence(verdict, Via.FORGE, t.now, detail)
+    together = run.first is Verdict.IDLE
+    detail = "not busy at the forge and an accepted fence together" if together else "no probe"
+    evidence = Evidence(run.first, Via.FORGE, t.now, detail)
     _second(t, row, _with(run, evidence), evidence)
 
 
 def _second(t: Turn, row: Runner, run: GateRun, evidence: Evidence) -> None:
     """Steps 6 and 7: the worse of the two verdicts is ruled on; a sign since step 1 keeps the runner."""
-    if evidence.verdict is Verdict.BUSY and run.first is Verdict.IDLE and run.fence == "accepted":
+    if run.first is Verdict.IDLE and run.fence == "accepted" and _shows_a_job(row, run, evidence):
         t.count("fence_breaches_total")
         t.note("warning", "FENCE BREACH: a job showed itself after an accepted deregistration", runner=row.id)
     verdict = worse(run.first, evidence.verdict)
@@ -296,6 +321,13 @@ def _second(t: Turn, row: Runner, run: GateRun, evidence: Evidence) -> None:
         _veto(t, row, run, Verdict.BUSY, Via.SIGN, "a sign of a job came while it passed the gate")
     else:
         _grant(t, row, run, verdict, Warrant.ESCAPE if ruling.escape else Warrant.IDLE)
+
+
+def _shows_a_job(row: Runner, run: GateRun, evidence: Evidence) -> bool:
+    """Say whether the second look is busy, or a sign came in this run after the accepted fence."""
+    after = max(row.fence.accepted or 0, run.began)
+    late = any(mark is not None and mark > after for mark in (row.soft_last, row.hard_last))
+    return late or evidence.verdict is Verdict.BUSY
 
 
 def _grant(t: Turn, row: Runner, run: GateRun, verdict: Verdict, warrant: Warrant) -> None:
@@ -358,7 +390,8 @@ def _veto(t: Turn, row: Runner, run: GateRun, verdict: Verdict, via: Via, reason
         reason=reason,
     )
     pause = backoff.doubling(t.policy.veto_backoff, t.policy.veto_backoff_max, row.vetoes)
-    order = row.order_given if verdict is not Verdict.BUSY else None
+    given_up = verdict is Verdict.BUSY or decide(verdict, age, bounds).escape
+    order = None if given_up else row.order_given
     row = replace(row, gate=None, vetoes=row.vetoes + 1, vetoed_until=t.now + pause, order_given=order)
     if row.state is RunnerState.RETIRING:
         row = move_runner(row, RunnerState.STUCK, t.now, stuck=f"kept after a permit had lapsed: {reason}")
@@ -366,23 +399,22 @@ def _veto(t: Turn, row: Runner, run: GateRun, verdict: Verdict, via: Via, reason
 
 
 def again_from_retiring(t: Turn, row: Runner, why: str) -> None:
-    """A permit lapsed before it was used: look once more and rule anew."""
-    run = row.gate
+    """A permit lapsed before it was used: look once more and rule anew. One of an earlier process life
+    is void, and the gate begins at its beginning."""
+    run, phase = row.gate, GatePhase.REPROBING
     if run is None:
+        phase = GatePhase.PROBING
         run = GateRun(
             nomination=t.draw("nomination"),
             rule=Rule.ENDED,
             reason="it was being destroyed when this process life began",
-            phase=GatePhase.REPROBING,
+            phase=phase,
             began=t.now,
             generation=row.signs,
             token=0,
             deadline=t.now,
-            first=Verdict.IDLE,
-            first_at=t.now,
-            fence="accepted" if row.fence.accepted is not None else "none",
         )
-    _probe(t, row, _with(run, Evidence(Verdict.UNKNOWN, Via.NONE, t.now, why)), GatePhase.REPROBING)
+    _probe(t, row, _with(run, Evidence(Verdict.UNKNOWN, Via.NONE, t.now, why)), phase)
 
 
 def end_leftovers(t: Turn, row: Runner, leftovers: int) -> None:

@@ -22,7 +22,11 @@ def absorb(t: Turn, row: Runner, report: ProbeReport, evidence: Evidence) -> Run
         row = signs.hard(t, row, worker=True)
     elif evidence.verdict is Verdict.BUSY and report.announced_at is not None and row.hard is None:
         row = signs.hard(t, row)
-    elif evidence.verdict is Verdict.BUSY and row.hard is None and row.soft is None:
+    elif (
+        evidence.verdict is Verdict.BUSY
+        and row.hard is None
+        and (row.soft is None or row.state in signs.SOFT_FROM)
+    ):
         row = signs.soft(t, row)
     if evidence.verdict is not Verdict.UNKNOWN:
         row = t.change_runner(row, known=t.now)
