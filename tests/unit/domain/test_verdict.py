@@ -1,0 +1,51 @@
+"""Verdicts: unknown is the zero value and never idle; the worse of two permits less."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from ephemerd.domain.runner import FINAL, LIVE, UNBOUND, GateRun, RunnerState
+from ephemerd.domain.verdict import HARD_SIGNS, SOFT_SIGNS, Sign, Verdict, worse
+
+IDLE, UNKNOWN, BUSY = Verdict.IDLE, Verdict.UNKNOWN, Verdict.BUSY
+
+
+def test_unknown_is_the_zero_value():
+    assert next(iter(Verdict)) is UNKNOWN
+    assert GateRun.__dataclass_fields__["first"].default is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict"),
+    [
+        (IDLE, IDLE, IDLE),
+        (IDLE, UNKNOWN, UNKNOWN),
+        (IDLE, BUSY, BUSY),
+        (UNKNOWN, IDLE, UNKNOWN),
+        (UNKNOWN, UNKNOWN, UNKNOWN),
+        (UNKNOWN, BUSY, BUSY),
+        (BUSY, IDLE, BUSY),
+        (BUSY, UNKNOWN, BUSY),
+        (BUSY, BUSY, BUSY),
+    ],
+)
+def test_worse(first, second, verdict):
+    assert worse(first, second) is verdict
+
+
+def test_worse_does_not_depend_on_the_order():
+    for first, second in itertools.product(Verdict, repeat=2):
+        assert worse(first, second) is worse(second, first)
+
+
+def test_signs_fall_into_soft_hard_and_neither():
+    assert not SOFT_SIGNS & HARD_SIGNS
+    assert set(Sign) - SOFT_SIGNS - HARD_SIGNS == {Sign.LISTENING, Sign.ENDED, Sign.SKIPPED}
+
+
+def test_states_fall_into_live_and_final():
+    assert set(RunnerState) == LIVE | FINAL
+    assert not LIVE & FINAL
+    assert UNBOUND < LIVE
