@@ -36,9 +36,7 @@ class Stage:
     def __init__(self, options: DemoOptions) -> None:
         self.options = options
         self.weather: Weather = load(options.weather)
-        folder = options.folder or Path(tempfile.mkdtemp(prefix="ephemerd-demo-"))
-        folder.mkdir(parents=True, exist_ok=True)
-        self.places = Places(folder.resolve())
+        self.places = Places(_folder(options.folder))
         self.ready: dict[str, Any] = {}
         self.webhook_port = 0
         self.open_port = 0
@@ -173,6 +171,20 @@ class Stage:
         if self.places.runners.is_dir():
             left += [f"folder {item.name}" for item in sorted(self.places.runners.iterdir()) if item.is_dir()]
         return left
+
+
+def _folder(wanted: Path | None) -> Path:
+    """A fresh folder: a temporary one, or the one that was asked for, which must be empty or new."""
+    if wanted is None:
+        return Path(tempfile.mkdtemp(prefix="ephemerd-demo-")).resolve()
+    try:
+        wanted.mkdir(parents=True, exist_ok=True)
+        used = any(wanted.iterdir())
+    except OSError as error:
+        raise DemoError(f"{wanted}: {error.strerror}", "choose another folder", EXIT_ENVIRONMENT) from error
+    if used:
+        raise DemoError(f"{wanted} is not empty", "choose another folder, or empty it", EXIT_ENVIRONMENT)
+    return wanted.resolve()
 
 
 def _free_port() -> int:

@@ -1,0 +1,1 @@
+"""The demo's parts that need no process: its configuration, its figures, its promises, its words."""
