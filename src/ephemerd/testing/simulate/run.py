@@ -8,7 +8,6 @@ import time as wall
 from dataclasses import dataclass, field
 from typing import Any
 
-from ephemerd.core import codec
 from ephemerd.core import events as ev
 from ephemerd.core.step import Step
 from ephemerd.core.validate import slot_difference, validate, validate_runner
@@ -17,7 +16,7 @@ from ephemerd.domain.labels import normalise
 from ephemerd.domain.pool import Host, Policy, Pool, Setup
 from ephemerd.domain.runner import FINAL
 from ephemerd.testing.simulate.driver import ModelDaemon
-from ephemerd.testing.simulate.foils import POLICIES
+from ephemerd.testing.simulate.foils import POLICIES, forged
 from ephemerd.testing.simulate.forge import draw
 from ephemerd.testing.simulate.heap import VirtualTime
 from ephemerd.testing.simulate.truth import Outcome, TrueJob
@@ -120,7 +119,7 @@ class Simulation:
 
     def _watched(self, event: ev.Event, step: Step, now: int) -> None:
         for command in step.commands:
-            self._digest.update(codec.command_hash((command,)).encode())
+            self._digest.update(forged.command_hash(command).encode())
         if self._check_each:
             for kind, _, row in step.changed:
                 if kind == "runner" and row is not None:

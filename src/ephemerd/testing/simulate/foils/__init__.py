@@ -5,7 +5,15 @@ Each stands where the real core stands (`scheduler.Scheduler`); only the simulat
 
 from __future__ import annotations
 
+from ephemerd.testing.simulate.foils.intent import Intent
+from ephemerd.testing.simulate.foils.sweep import Sweep
+from ephemerd.testing.simulate.foils.veto import Veto
 from ephemerd.testing.simulate.scheduler import Factory, Gate
 
-POLICIES: dict[str, Factory] = {"gate": Gate}
+POLICIES: dict[str, Factory] = {
+    "gate": Gate,
+    "intent": Intent,
+    "sweep": Sweep,
+    "veto": Veto,
+}
 """Every policy by its name; `gate` is the real core."""
