@@ -136,8 +136,8 @@ class OrphanSweepSettings(Section):
 
     enabled: bool = Field(
         True,
-        description="Off: idle runners are never nominated by expired and surplus; they stay until a job "
-        "takes them.",
+        description="Off: the rules expired, surplus, displaced and leaked rest, so an idle runner stays until "
+        "a job takes it.",
     )
     grace: Duration = Field(10 * MINUTE, description="orphan_grace of pools that set none.")
 

@@ -78,7 +78,8 @@ def _outcome(decision: Decision) -> str:
     if decision.outcome == "vetoed":
         return f"vetoed, so it stays ({seen})"
     if decision.outcome == "reaped":
-        return f"proven idle, so it goes ({seen})"
+        why = "proven idle, so it goes" if decision.verdict == Verdict.IDLE.value else "ended on purpose"
+        return f"{why} ({seen})"
     if decision.outcome == "escaped":
         return f"ESCAPE: past its bound, so it goes although not proven idle ({seen})"
     return f"{decision.outcome} ({seen})"

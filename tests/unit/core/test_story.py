@@ -350,6 +350,12 @@ def test_a_reap_needs_no_age():
     assert line.evidence == ("then, probe said idle: quiet",)
 
 
+@pytest.mark.parametrize("rule", ["operator", "overdue"])
+def test_what_is_ended_on_purpose_is_not_called_idle(rule):
+    (line,) = tell([], [decision(8, 1_000, "reaped", rule=rule)])
+    assert f"nominated as {rule} (nomination 3): ended on purpose (busy, by probe)" in line.text
+
+
 def test_an_escape_is_called_one():
     (line,) = tell([], [decision(8, 1_000, "escaped", verdict="unknown", via="none")])
     assert "ESCAPE: past its bound" in line.text
