@@ -28,6 +28,7 @@ from ephemerd.app.daemon import Daemon, Ports
 from ephemerd.app.intake import Intake
 from ephemerd.app.operator import Operator
 from ephemerd.app.queries import Queries
+from ephemerd.app.writer import Unbootable
 from ephemerd.config.effective import Effective
 from ephemerd.config.findings import Code
 from ephemerd.config.units import listen_address, store_path
@@ -129,7 +130,11 @@ async def _run(daemon: Daemon, signals: _Signals) -> None:
         await stopping
         again.cancel()
     first.cancel()
-    await running
+    try:
+        await running
+    except Unbootable as error:
+        todo = "report this with the log; a backup of the store may still be good"
+        raise StartError(1, str(error), todo) from error
     logger.info("stopped")
 
 

@@ -39,6 +39,7 @@ LEAST_STEP = SECOND
 """Moves of the wall clock below this (ms) are slewing, no step."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
 """Pauses in seconds after a commit failed; below the 10 s that a forge waits for an answer."""
+LONGEST_WAKE_PAUSE = 60 * SECOND
 STOP_BOUND = 25.0
 
 Watcher = Callable[[Handled], None]
@@ -92,6 +93,8 @@ class Daemon:
         self._pause = 0.0
         self._one_by_one = False
         self._woke_for: int | None = None
+        self._wake_pause = 0
+        self._wake_after = 0
 
     @property
     def core(self) -> Core:
@@ -195,14 +198,18 @@ class Daemon:
         stepped = self.ports.clock.stepped()
         if abs(stepped) >= LEAST_STEP:
             events.append(ClockStepped(stepped))
-        wake = self.core.next_wake()
+        wake = self._next_wake()
         if wake is not None and wake <= now and not self._stopping:
             events.append(Woke())
             self._woke_for = wake
         return events
 
-    def _nap(self) -> float:
+    def _next_wake(self) -> int | None:
         wake = self.core.next_wake()
+        return None if wake is None else max(wake, self._wake_after)
+
+    def _nap(self) -> float:
+        wake = self._next_wake()
         if wake is None or self._stopping:
             return HEARTBEAT
         seconds = (wake - self.ports.clock.now()) / SECOND
@@ -217,14 +224,23 @@ class Daemon:
             self._publish(handled)
 
     def _note_outcome(self, group: Group) -> None:
-        self.pulse.quarantined += group.quarantined
+        self.pulse.quarantined += len(group.quarantined)
         self.pulse.error = group.error
-        self._one_by_one = bool(group.error)
+        self._one_by_one = group.strange
+        self._space_wakes(group)
         self.inbox.put_back(group.unstored)
         if group.error:
             self._pause = min(max(self._pause * 2, FIRST_PAUSE), LONGEST_PAUSE)
         else:
             self._pause = 0.0
+
+    def _space_wakes(self, group: Group) -> None:
+        """A `Woke` on which the core raises is due again at once: space its repetitions out."""
+        if any(isinstance(event, Woke) for event in group.quarantined):
+            self._wake_pause = min(max(self._wake_pause * 2, SECOND), LONGEST_WAKE_PAUSE)
+            self._wake_after = self.ports.clock.now() + self._wake_pause
+        elif any(isinstance(handled.item.event, Woke) for handled in group.handled):
+            self._wake_pause = 0
 
     def _publish(self, handled: Handled) -> None:
         """After the commit: log, measure, tell who watches, and only then begin the commands."""

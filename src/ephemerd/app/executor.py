@@ -80,6 +80,7 @@ class Executor:
         self._idle = asyncio.Event()
         self._idle.set()
         self._stopping = False
+        self._closed = False
 
     @property
     def running(self) -> int:
@@ -99,7 +100,7 @@ class Executor:
         """Begin each command. While stopping only starts begin, whose registration is already made; the
         next process life derives the others again from the states."""
         for command in commands:
-            if self._stopping and not isinstance(command, c.StartRunner):
+            if self._closed or (self._stopping and not isinstance(command, c.StartRunner)):
                 continue
             following = isinstance(command, c.WatchRunner)
             tasks = self._following if following else self._running
@@ -124,7 +125,8 @@ class Executor:
         await self._idle.wait()
 
     async def close(self) -> None:
-        """Cancel what is still under way and wait until it is gone."""
+        """Cancel what is still under way and wait until it is gone; nothing begins any more."""
+        self._closed = True
         self.stop()
         tasks = [*self._running, *self._following]
         for task in tasks:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ephemerd.app.inbox import Fate, Item, Receipt
 from ephemerd.app.recovery import revive
 from ephemerd.core import codec
-from ephemerd.core.events import Booted, Woke
+from ephemerd.core.events import Booted, Event, Woke
 from ephemerd.core.machine import Core
 from ephemerd.core.step import Step
 from ephemerd.ports.errors import NotStored
@@ -40,12 +40,20 @@ class Handled:
 
 @dataclass(slots=True)
 class Group:
-    """What became of a group: `handled` is committed, `unstored` is not and holds only our ports' events."""
+    """What became of a group.
+
+    handled      committed, in order
+    unstored     not committed, and told by our ports alone: nobody tells it again
+    quarantined  events that could not be handled, or never be stored
+    error        why something was not stored; `strange` where that was not the store's own `NotStored`, so
+                 that one event of the group may be the cause
+    """
 
     handled: list[Handled] = field(default_factory=list)
     unstored: list[Item] = field(default_factory=list)
-    quarantined: int = 0
+    quarantined: list[Event] = field(default_factory=list)
     error: str = ""
+    strange: bool = False
 
 
 class Unbootable(Exception):
@@ -81,29 +89,32 @@ class Writer:
         try:
             if self._stale:
                 await self._reload()
+            await self._begin(group)
             waiting = await self._without_duplicates(items)
-            while waiting or not self._booted:
-                if not self._booted:
-                    waiting.insert(0, Item(self._boot(self._lives > 0), 0.0))
+            while waiting:
                 waiting = await self._write_some(waiting, group)
+                await self._begin(group)
         except Unbootable:
             raise
         except Exception as error:
             await self._fail(waiting, group, error)
         return group
 
+    async def _begin(self, group: Group) -> None:
+        """Begin a life where the core in memory has none yet, in a commit of its own."""
+        if not self._booted:
+            await self._write_some([Item(self._boot(self._lives > 0), 0.0)], group)
+
     async def _fail(self, waiting: list[Item], group: Group, error: Exception) -> None:
         """Nothing of what still waits is stored: drop the memory, and set aside what cannot ever be stored."""
         group.error = f"{type(error).__name__}: {error}"
+        group.strange = not isinstance(error, NotStored)
         logger.error("nothing of a group could be stored", extra={"fields": {"error": group.error}})
+        alone = group.strange and self._booted and len(waiting) == 1
         self._stale = True
         try:
             await self._reload()
-            if (
-                len(waiting) == 1
-                and not isinstance(error, NotStored)
-                and not isinstance(waiting[0].event, Booted)
-            ):
+            if alone:
                 await self._quarantine(waiting[0], error, group)
                 return
         except Exception as again:
@@ -152,7 +163,7 @@ class Writer:
         body = item.body or json.dumps(_plain(item)).encode()
         detail = f"{type(error).__name__}: {error}"
         await self._store.quarantine(self._clock.now(), delivery.forge, delivery.id, body, detail)
-        group.quarantined += 1
+        group.quarantined.append(item.event)
         item.answer(Receipt(Fate.QUARANTINED))
 
     def _return(self, items: Iterable[Item], group: Group) -> None:
@@ -160,7 +171,7 @@ class Writer:
         for item in items:
             if item.reply is not None:
                 item.answer(Receipt(Fate.NOT_STORED))
-            elif not isinstance(item.event, Booted | Woke):
+            elif not isinstance(item.event, Woke):
                 group.unstored.append(item)
 
     async def _reload(self) -> None:

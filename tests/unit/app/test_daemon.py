@@ -299,3 +299,56 @@ async def test_a_runner_that_cannot_be_made_backs_off(house):
     await until(lambda: house.forge.named("deregister"))
     assert house.daemon.core.state.slots_held("local") == 0
     assert len(house.runtime.orders) == 1
+
+
+async def test_a_wake_on_which_the_core_raises_does_not_spin(house, monkeypatch):
+    await until(lambda: house.daemon.executor.running == 0 and not len(house.daemon.inbox))
+
+    def raising(_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("ephemerd.core.machine._due", raising)
+    monkeypatch.setattr("ephemerd.core.machine.Core.next_wake", lambda _: 0)
+    house.daemon.inbox.nudge()
+    await until(lambda: house.store.poison)
+    for _ in range(50):
+        house.daemon.inbox.nudge()
+        await asyncio.sleep(0)
+    assert len(house.store.poison) == 1
+    house.pass_time(1_000)
+    await until(lambda: len(house.store.poison) == 2)
+    house.pass_time(1_500)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert len(house.store.poison) == 2, "the pauses grow"
+    house.pass_time(500)
+    await until(lambda: len(house.store.poison) == 3)
+    monkeypatch.undo()
+    before = house.store.kinds().count("Woke")
+    house.pass_time(10 * 60_000)
+    await until(lambda: house.store.kinds().count("Woke") > before)
+    assert house.daemon.pulse.quarantined == 3
+
+
+async def test_one_event_that_can_never_be_stored_does_not_hold_up_the_others(house, monkeypatch):
+    commit = house.store.commit
+
+    async def picky(batch, clock):
+        if any("acme/app/13" in step.subjects[0] for step in batch.steps if step.subjects):
+            raise ValueError("no such column")
+        await commit(batch, clock)
+
+    monkeypatch.setattr(house.store, "commit", picky)
+    for number in (12, 13, 14):
+        house.daemon.inbox.tell(JobReported(report(number, ForgeStatus.WAITING), Told.LISTING))
+    await until(lambda: house.store.poison)
+    await until(lambda: house.daemon.pulse.error == "" and len(house.daemon.core.state.jobs) == 2)
+    assert {job.id for job in house.daemon.core.state.jobs} == {12, 14}
+
+
+async def test_closed_begins_nothing(house):
+    await house.daemon.executor.close()
+    await house.report()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not house.forge.named("register")

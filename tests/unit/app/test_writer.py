@@ -82,7 +82,6 @@ async def test_a_life_begins_with_its_own_event_before_all_others():
     reply = bench.offer(queued())
     await bench.write()
     assert bench.store.kinds() == ["Booted", "JobReported"]
-    assert len(bench.store.commits) == 1
     assert (await reply).fate is Fate.STORED
     assert bench.writer.booted
 
@@ -218,7 +217,7 @@ async def test_an_event_that_the_core_cannot_handle_is_set_aside_and_the_rest_go
     ]
     group = await bench.write()
     assert [(await reply).fate for reply in replies] == [Fate.STORED, Fate.QUARANTINED, Fate.STORED]
-    assert group.quarantined == 1
+    assert group.quarantined == [bad]
     assert bench.store.poison == [("github", "d2", b'{"raw": "body"}', "RuntimeError: a bug")]
     assert set(bench.writer.core.state.jobs) == {key(1), key(3)}, "nothing half-changed is left"
     assert bench.store.kinds() == ["Booted", "JobReported", "Booted", "JobReported"]
@@ -248,16 +247,30 @@ async def test_what_can_never_be_stored_is_set_aside_when_it_stands_alone(bench)
     bench.store.fail, bench.store.error = 1, ValueError
     bench.inbox.tell(queued(1))
     group = await bench.writer.write(bench.inbox.take(1))
-    assert group.quarantined == 1
+    assert group.quarantined == [queued(1)]
     assert group.unstored == []
+    assert group.strange
+
+
+async def test_a_life_that_cannot_be_stored_is_no_fault_of_the_event_after_it(bench):
+    bench.store.fail, bench.store.error = 2, ValueError
+    bench.inbox.tell(queued(1))
+    bench.inbox.tell(queued(2))
+    items = bench.inbox.take(2)
+    assert len((await bench.writer.write(items)).unstored) == 2
+    group = await bench.writer.write(items[:1])
+    assert (group.quarantined, len(group.unstored)) == ([], 1)
+    group = await bench.writer.write(items[:1])
+    assert [type(handled.item.event) for handled in group.handled] == [Booted, JobReported]
 
 
 async def test_a_full_disk_sets_nothing_aside(bench):
     bench.store.fail = 1
     bench.inbox.tell(queued(1))
     group = await bench.writer.write(bench.inbox.take(1))
-    assert group.quarantined == 0
+    assert group.quarantined == []
     assert len(group.unstored) == 1
+    assert not group.strange
 
 
 async def test_a_core_that_cannot_begin_is_an_error_of_its_own(monkeypatch):
