@@ -41,11 +41,10 @@ class House:
         self.meter = FakeMeter()
         ports = Ports(self.store, {"github": self.forge}, {"linux": self.runtime}, self.clock, self.meter)
         self.daemon = Daemon(ports, setup())
-        self.running: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> House:
         await self.daemon.open()
-        self.running = asyncio.create_task(self.daemon.run())
+        self.running: asyncio.Task[None] = asyncio.create_task(self.daemon.run())
         await asyncio.wait_for(self.daemon.booted(), 5)
         return self
 
@@ -66,7 +65,8 @@ class House:
 
     async def runner(self, state: RunnerState) -> Runner:
         """Wait until there is a runner in that state."""
-        return await until(lambda: next((row for row in self.runners() if row.state is state), None))
+        found: Runner = await until(lambda: next((row for row in self.runners() if row.state is state), None))
+        return found
 
     def pass_time(self, ms: int) -> None:
         self.clock.ms += ms

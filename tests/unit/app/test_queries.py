@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ephemerd.app.queries import MOST, SILENT_AFTER, Queries, clamp
+from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus, JobStatus
 from ephemerd.domain.runner import RunnerState
 from ephemerd.domain.verdict import Sign
@@ -114,13 +115,13 @@ async def test_runners_by_pool_and_state(house, queries):
     assert queries.runners(limit=1, after=page.next).items == ()
 
 
-async def vetoed(house: House) -> str:
+async def vetoed(house: House) -> RunnerId:
     """Bring about one decision: a probe that vetoes."""
     name = await listening(house)
     house.runtime.answers["probe"] = idle_report(workers=1)
     house.pass_time(house.daemon.setup.pools[0].orphan_grace + 1_000)
     await until(lambda: house.store.made)
-    return name
+    return RunnerId(name)
 
 
 async def test_decisions_and_the_story_that_holds_them(house, queries):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import httpx2
 import pytest
@@ -28,16 +29,17 @@ class Desk:
         self.metrics.show(queries.snapshot)
         operator = Operator(house.daemon, kill_wait=1.0)
         app = api_app(queries, operator, self.metrics.text, orders=orders)
+        self.app = app
         self.client = httpx2.AsyncClient(
             transport=httpx2.ASGITransport(app=LocalOnly(app) if local else app),
             base_url="http://localhost",
             timeout=10,
         )
 
-    async def get(self, path: str, **query: object):
+    async def get(self, path: str, **query: Any) -> Any:
         return await self.client.get(f"/api/v1/{path}", params=query)
 
-    async def post(self, path: str, body: object = None, **more: object):
+    async def post(self, path: str, body: object = None, **more: Any) -> Any:
         return await self.client.post(f"/api/v1/{path}", json=body or {}, **more)
 
 
@@ -226,7 +228,7 @@ async def test_a_fault_of_ours_is_a_problem_and_tells_nothing(house, monkeypatch
         raise RuntimeError("secret detail")
 
     monkeypatch.setattr(Queries, "status", broken)
-    app = Desk(house).client._transport.app
+    app = Desk(house).app
     transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         answer = await client.get("/api/v1/status")

@@ -45,6 +45,7 @@ class Door:
         self.bodies = Bodies(**bodies)
         intake = Intake({"github": Hooks()}, house.daemon.inbox, house.meter, wait=2)
         app = webhook_app(intake, Queries(house.daemon, "1"), bodies=self.bodies)
+        self.app = app
         self.client = httpx2.AsyncClient(
             transport=httpx2.ASGITransport(app=app), base_url="http://hook", timeout=10
         )
@@ -204,7 +205,7 @@ async def test_a_client_that_leaves_is_not_answered(house):
     async def send(message: Any) -> None:
         sent.append(message)
 
-    app = door.client._transport.app
+    app: Any = door.app
     scope = {
         "type": "http",
         "method": "POST",
