@@ -19,7 +19,7 @@ LISTENER = Path("bin") / "Runner.Listener"
 
 
 class Machine:
-    """Collects what is missing on this machine for one configuration; all findings have code 5."""
+    """Collects what is missing on this machine for one configuration; code 5 for each; warnings too."""
 
     def __init__(self, settings: Settings, layers: Layers) -> None:
         self.settings = settings
@@ -66,6 +66,8 @@ class Machine:
                     "running as root without a user for jobs, so each job could do anything to this machine",
                     f'set {".".join(key)} = "ACCOUNT", or runner.allow_root = true',
                 )
+            else:
+                self._shared(key)
             return
         try:
             account = pwd.getpwnam(user)
@@ -77,8 +79,15 @@ class Machine:
         elif account.pw_uid != os.geteuid() and not root:
             what = f"only root can run jobs as another account ({user})"
             self._missing(key, what, "start the daemon as root, or leave user out")
-        elif root:
+        elif root and account.pw_uid != 0:
             self._reachable(account)
+        else:
+            self._shared(key)
+
+    def _shared(self, key: KeyPath) -> None:
+        what = "jobs run as the daemon's own account, so a job could read its secrets and its store"
+        todo = "run the daemon as root and name an account for jobs, or serve only whom you trust"
+        self.findings.append(Finding(Code.WARNING, self.layers.where(key), what, todo))
 
     def _reachable(self, account: pwd.struct_passwd) -> None:
         """The jobs' account must be able to walk to its folder and to the application."""

@@ -54,7 +54,8 @@ def test_every_value_with_its_origin(cli, config):
     assert "slots = 4 # default (sum of its pools)" in lines
     assert 'settle = "2s" # flag policy.settle' in lines
     assert "# user = unset # default" in lines
-    assert done.err == "the configuration can be used\n"
+    assert done.err.startswith("warning: pools.linux.user: jobs run as the daemon's own account")
+    assert done.err.endswith("\nthe configuration can be used\n")
 
 
 def test_what_is_printed_can_be_read_as_a_configuration(cli, config, tmp_path):
@@ -79,7 +80,7 @@ def test_no_secret_is_printed(cli, config, monkeypatch):
 def test_as_json(cli, config):
     found = cli("check", "--config", str(config), "--json").json
     assert (found["path"], found["usable"], found["exit_code"]) == (str(config), True, 0)
-    assert found["findings"] == []
+    assert [finding["level"] for finding in found["findings"]] == ["warning"]
     rows = {row["key"]: row for row in found["settings"]}
     assert rows["pools.linux.labels"] == {
         "key": "pools.linux.labels",
@@ -101,7 +102,7 @@ def test_all_findings_are_printed_and_the_lowest_code_wins(cli, config):
     assert "the nearest known key is runner.allow_root" in done.err
     assert str(config.parent / "gone") in done.err
     found = cli("check", "--config", str(config), "--json").json
-    assert [finding["code"] for finding in found["findings"]] == [3, 4, 5]
+    assert [finding["code"] for finding in found["findings"]] == [3, 4, 5, 0]
     assert (found["usable"], found["exit_code"], found["settings"]) == (False, 3, [])
 
 
@@ -126,7 +127,7 @@ def test_a_warning_does_not_stop(cli, config):
     (config.parent / "token").chmod(0o644)
     done = cli("check", "--config", str(config))
     assert done.code == 0
-    assert done.err.startswith("warning: forge.github.token_file")
+    assert "\nwarning: forge.github.token_file" in f"\n{done.err}"
 
 
 def test_no_configuration_at_all(cli, monkeypatch, tmp_path):
