@@ -8,6 +8,7 @@ adapters never meet them. The simulator's models take whatever bears these attri
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -73,3 +74,10 @@ def command_hash(command: Command) -> str:
     if is_forged(command):
         return hashlib.blake2s(repr(command).encode(), digest_size=16).hexdigest()
     return codec.command_hash((command,))
+
+
+def commands_hash(commands: Sequence[Command]) -> str:
+    """Return 32 hex digits over the commands of any policy in their order; `gate`'s as the codec has it."""
+    if not any(is_forged(command) for command in commands):
+        return codec.command_hash(commands)
+    return hashlib.blake2s("".join(map(command_hash, commands)).encode(), digest_size=16).hexdigest()

@@ -66,7 +66,7 @@ class Earlier:
 
     def _forget(self) -> None:
         """Start with an empty memory: dispatches that wait, failures so far, pools by label set."""
-        self.waiting: dict[JobKey, None] = {}
+        self.waiting: dict[str, dict[JobKey, int]] = {}
         self.attempts: dict[JobKey, int] = {}
         self.claims: dict[JobKey, int] = {}
         self._fitting: dict[tuple[str, str, tuple[str, ...]], str] = {}
@@ -257,10 +257,11 @@ class Earlier:
 
     def dispatch(self, t: Turn, job: Job) -> None:
         """File a dispatch for a job that has none; it waits for a slot."""
-        if job.status is not JobStatus.QUEUED or job.key in self.waiting or job.not_before > t.now:
+        if job.status is not JobStatus.QUEUED or job.not_before > t.now or job.key in t.state.index.intents:
             return
-        if job.key not in t.state.index.intents and self._pool_of(t, job) is not None:
-            self.waiting[job.key] = None
+        pool = self._pool_of(t, job)
+        if pool is not None and job.key not in self.waiting.setdefault(pool.name, {}):
+            self.waiting[pool.name][job.key] = t.draw("dispatch")
 
     def _pool_of(self, t: Turn, job: Job) -> Pool | None:
         """Return the most specific pool that serves the job."""
@@ -278,23 +279,31 @@ class Earlier:
 
     def _grant(self, t: Turn) -> None:
         """Give free slots to the dispatches that wait, the oldest first."""
-        full: dict[str, None] = {}
-        for key in list(self.waiting):
-            if len(full) == len(t.state.setup.pools):
+        while True:
+            heads = [(self._head(t, name), name) for name in list(self.waiting) if self._room(t, name)]
+            ready = [(line_number, name) for line_number, name in heads if line_number is not None]
+            if not ready:
                 return
-            job = t.state.jobs.get(key)
-            pool = self._pool_of(t, job) if job is not None else None
-            if job is None or pool is None or key in t.state.index.intents or not self.still_wanted(job):
-                del self.waiting[key]
-            elif pool.name not in full:
-                if self._room(t, pool):
-                    del self.waiting[key]
-                    self.granted(t, job, self._planned(t, job, pool), waited=t.now > job.since)
-                else:
-                    full[pool.name] = None
+            _, name = min(ready)
+            key = next(iter(self.waiting[name]))
+            del self.waiting[name][key]
+            job = t.state.jobs[key]
+            self.granted(t, job, self._planned(t, job, t.state.pool(name)), waited=t.now > job.since)
 
-    def _room(self, t: Turn, pool: Pool) -> bool:
-        held = len(t.state.index.live.get(pool.name, ()))
+    def _head(self, t: Turn, pool: str) -> int | None:
+        """Return the number of a pool's first dispatch that is still to be made; drop those before it."""
+        line = self.waiting[pool]
+        while line:
+            key = next(iter(line))
+            job = t.state.jobs.get(key)
+            if job is not None and key not in t.state.index.intents and self.still_wanted(job):
+                return line[key]
+            del line[key]
+        return None
+
+    def _room(self, t: Turn, name: str) -> bool:
+        pool = t.state.pool(name)
+        held = len(t.state.index.live.get(name, ()))
         return t.state.slots_free(pool.host) > 0 and held < pool.max_concurrent
 
     def _planned(self, t: Turn, job: Job, pool: Pool) -> Runner:
@@ -344,6 +353,8 @@ class Earlier:
                     self._tidy(t, t.change_runner(row, unregister=False))
             case ev.Probed() | ev.RunnerLookedUp():
                 self.looked(t, row, event)
+            case _:
+                pass
 
     def _claim_failed(self, t: Turn, row: Runner, fault: Fault) -> None:
         """Try the claim again later; the name may have been registered all the same."""
