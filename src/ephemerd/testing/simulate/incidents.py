@@ -16,7 +16,6 @@ from typing import Any
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
-from ephemerd.core.machine import Core
 from ephemerd.core.step import Step
 from ephemerd.core.turn import Turn
 from ephemerd.core.validate import slot_difference, validate
@@ -28,6 +27,7 @@ from ephemerd.domain.pool import Host, Policy, Pool, Setup
 from ephemerd.domain.runner import FINAL, Decision, FenceAnswer, Runner, RunnerState
 from ephemerd.domain.verdict import Files, Listing, ProbeReport, Sign
 from ephemerd.testing.simulate.heap import VirtualTime
+from ephemerd.testing.simulate.scheduler import Factory, Gate, Scheduler
 
 REPOSITORY = "acme/app"
 Line = dict[str, Any]
@@ -99,14 +99,16 @@ def _ms(text: str) -> int:
 class Adoption:
     """One replay."""
 
-    def __init__(self, path: Path, variant: Variant, lines: Iterable[Line] | None = None) -> None:
+    def __init__(
+        self, path: Path, variant: Variant, lines: Iterable[Line] | None = None, policy: Factory = Gate
+    ) -> None:
         self.note, recorded = read(path)
         self.lines = list(lines) if lines is not None else recorded
         self.variant = variant
         self.report = Report(path.name)
         self.bodies: dict[str, Body] = {}
         self.time = VirtualTime(self.note["ms"] - 1_000)
-        self.core = Core()
+        self.core: Scheduler = policy()
         self._woken_for: int | None = None
         self._registrations = 0
         self._labels: tuple[str, ...] = ()
@@ -376,6 +378,12 @@ class Adoption:
         return heard is not None and heard <= end
 
 
-def replay_adopt(path: Path, variant: Variant | None = None, lines: Iterable[Line] | None = None) -> Report:
-    """Replay a journal whose runners exist as they are, under a variant, with other lines where given."""
-    return Adoption(path, variant or Variant(), lines).run()
+def replay_adopt(
+    path: Path,
+    variant: Variant | None = None,
+    lines: Iterable[Line] | None = None,
+    policy: Factory = Gate,
+) -> Report:
+    """Replay a journal whose runners exist as they are, under a variant and a policy, with other lines
+    where given."""
+    return Adoption(path, variant or Variant(), lines, policy).run()
