@@ -232,9 +232,8 @@ def test_not_displaced_while_a_slot_is_free():
 
 @pytest.mark.parametrize("why", ["elsewhere", "full", "cordoned"])
 def test_not_displaced_where_its_slot_would_not_help(why):
-    other: dict[str, Any] = {"elsewhere": {"host": "other"}, "full": {"max_concurrent": 0}, "cordoned": {}}[
-        why
-    ]
+    changes: dict[str, dict[str, Any]] = {"elsewhere": {"host": "other"}, "full": {"max_concurrent": 0}}
+    other = changes.get(why, {})
     world = World(pool(surplus_grace=DAY), pool("arm", labels=("arm",), **other), slots=1)
     name = world.listening()
     if why == "cordoned":
