@@ -14,8 +14,8 @@ from ephemerd.domain.ids import JobKey, Scope
 from ephemerd.domain.job import ForgeStatus, JobReport
 from ephemerd.domain.labels import satisfies
 from ephemerd.testing.simulate.heap import VirtualTime
-from ephemerd.testing.simulate.truth import Outcome, TrueJob, TrueRegistration
-from ephemerd.testing.weather import Spread, Weather
+from ephemerd.testing.simulate.truth import Matrix, Outcome, TrueJob, TrueRegistration
+from ephemerd.testing.weather import Spread, Uniform, Weather
 
 REQUEUE = 60_000
 STATUS = {
@@ -27,7 +27,9 @@ STATUS = {
 
 
 def draw(spread: Spread, rng: random.Random) -> int:
-    """Draw a duration in ms."""
+    """Draw a duration in ms; a spread of nothing draws nothing."""
+    if type(spread) is Uniform and spread.hi == 0.0 == spread.lo:
+        return 0
     return int(spread.draw(rng) * 1000)
 
 
@@ -56,28 +58,60 @@ class ModelForge:
         self._next_id = 1_000
         self._assigning = False
 
-    def queue(self, key: JobKey, labels: tuple[str, ...], duration: int, *, counted: bool = True) -> TrueJob:
-        """Queue a job and tell the daemon of it."""
-        job = TrueJob(key, labels, duration, self.time.now, counted)
-        self.jobs[key.id] = self.open[key.id] = self.queued[key.id] = job
+    def queue(
+        self,
+        key: JobKey,
+        labels: tuple[str, ...],
+        duration: int,
+        *,
+        counted: bool = True,
+        waiting: bool = False,
+        attempt: int = 1,
+        matrix: Matrix | None = None,
+        trick: bool = False,
+    ) -> TrueJob:
+        """Queue a job, or let it wait for an approval, and tell the daemon of it."""
+        job = TrueJob(key, labels, duration, self.time.now, counted, attempt=attempt, matrix=matrix)
+        job.trick = trick
+        self.jobs[key.id] = self.open[key.id] = job
+        if waiting:
+            job.status = "waiting"
+        else:
+            self.queued[key.id] = job
         self.tell(job)
         self.wake()
         return job
 
+    def approve(self, job: TrueJob) -> None:
+        """Somebody approves a waiting job: it is queued."""
+        if job.status == "waiting":
+            job.status, job.queued = "queued", self.time.now
+            self.queued[job.key.id] = job
+            self.tell(job)
+            self.wake()
+
     def tell(self, job: TrueJob) -> None:
         """Send the job's present state as a webhook, with the weather's delay, loss and doubling."""
         report = self.report(job)
-        if self.rng.random() < self.weather.webhook_lost:
+        weather, rng = self.weather, self.rng
+        if weather.webhook_lost and rng.random() < weather.webhook_lost:
+            self.outcome.happened("webhook_lost")
             return
-        delay = draw(self.weather.webhook_delay, self.rng) + draw(self.weather.sibling_skew, self.rng)
-        late = self.weather.webhook_late.draw(self.rng)
-        if late is not None:
-            delay += int(late * 1000)
+        delay = draw(weather.webhook_delay, rng) + draw(weather.sibling_skew, rng)
+        if weather.webhook_late.share:
+            late = weather.webhook_late.draw(rng)
+            if late is not None:
+                self.outcome.happened("webhook_late")
+                delay += int(late * 1000)
         if self.in_outage():
-            delay += draw(self.weather.webhook_late_in_outage, self.rng)
+            more = draw(weather.webhook_late_in_outage, rng)
+            if more:
+                self.outcome.happened("webhook_late_in_outage")
+            delay += more
         self.time.after(delay, self._deliver, report)
-        if self.rng.random() < self.weather.webhook_duplicated:
-            self.time.after(delay + draw(self.weather.webhook_delay, self.rng), self._deliver, report)
+        if weather.webhook_duplicated and rng.random() < weather.webhook_duplicated:
+            self.outcome.happened("webhook_duplicated")
+            self.time.after(delay + draw(weather.webhook_delay, rng), self._deliver, report)
 
     def report(self, job: TrueJob) -> JobReport:
         """Return what the forge says of a job now; an assignment does not show (github.md 13)."""
@@ -87,6 +121,7 @@ class ModelForge:
             status=STATUS[job.status],
             labels=job.labels,
             name=f"job {job.key.id}",
+            attempt=job.attempt,
             runner_name=job.runner if shown else None,
             runner_id=job.registration if shown else None,
             conclusion=job.conclusion,
@@ -100,8 +135,10 @@ class ModelForge:
         if name in self.by_name:
             return None
         self._next_id += 1
-        made = TrueRegistration(self._next_id, name, scope, labels)
+        lag = draw(self.weather.busy_flag_lag, self.rng)
+        made = TrueRegistration(self._next_id, name, scope, labels, self.time.now, lag=lag)
         self.registrations[made.id] = self.by_name[name] = made
+        self.outcome.runners += 1
         return made
 
     def connect(self, registration: TrueRegistration) -> None:
@@ -111,24 +148,50 @@ class ModelForge:
             self.idle[registration.id] = registration
             self.wake()
 
+    def disconnect(self, registration: TrueRegistration) -> None:
+        """The listener is gone; the registration stays."""
+        registration.online = False
+        self.idle.pop(registration.id, None)
+
     def forget(self, registration: TrueRegistration) -> None:
         """The registration is gone, by whatever cause."""
         self.registrations.pop(registration.id, None)
         self.by_name.pop(registration.name, None)
-        self.idle.pop(registration.id, None)
-        registration.online = False
+        self.disconnect(registration)
+
+    def busy(self, registration: TrueRegistration) -> bool:
+        """Return the busy flag as REST shows it: late by the weather's lag, and at times wrong in mid-job."""
+        if registration.held() is None:
+            return False
+        if self.time.now - registration.assigned < registration.lag:
+            self.outcome.happened("busy_flag_lag")
+            return False
+        if self.weather.busy_flag_wrong and self.rng.random() < self.weather.busy_flag_wrong:
+            self.outcome.happened("busy_flag_wrong")
+            return False
+        return True
 
     def deregister(self, registration_id: int) -> str:
-        """Answer a deregistration: accepted, refused or not_found."""
+        """Answer a deregistration: accepted, refused or not_found.
+
+        A job that was acquired goes on by its own token (github.md section 4 [unv]); one that was only
+        assigned goes back to the queue at once, and what its listener still asks for is answered 404.
+        """
         registration = self.registrations.get(registration_id)
         if registration is None:
             return "not_found"
-        held = registration.holds is not None
-        if held:
+        job = registration.held()
+        if job is not None:
             self.outcome.fence_calls_while_held += 1
-        refuses = held and (registration.acquired or self.weather.refuses_from == "assignment")
-        if refuses and self.rng.random() >= self.weather.delete_accepted_while_held:
-            return "refused"
+            mistaken = self.rng.random() < self.weather.delete_accepted_while_held
+            if (registration.acquired or self.weather.refuses_from == "assignment") and not mistaken:
+                return "refused"
+            self.outcome.fences_accepted_while_held += 1
+            registration.taken_by_mistake = mistaken
+            self.outcome.happened("delete_accepted_while_held" if mistaken else "refuses_from")
+            if not registration.acquired:
+                registration.revoked = True
+                self.disturbed(job, registration, delay=0)
         self.forget(registration)
         return "accepted"
 
@@ -145,6 +208,8 @@ class ModelForge:
         self.rng.shuffle(jobs)
         by_fit: dict[tuple[str, tuple[str, ...]], list[TrueRegistration]] = {}
         for job in jobs:
+            if job.matrix is not None and job.matrix.full():
+                continue
             fit = (job.key.repository, job.labels)
             if fit not in by_fit:
                 by_fit[fit] = [
@@ -159,34 +224,65 @@ class ModelForge:
                     self._pick(job, registration)
                     break
 
+    def held_back(self, job: TrueJob) -> bool:
+        """Say whether the forge itself keeps the job waiting (max-parallel)."""
+        return job.matrix is not None and job.matrix.full()
+
     def _pick(self, job: TrueJob, registration: TrueRegistration) -> None:
         del self.queued[job.key.id]
         del self.idle[registration.id]
+        if job.matrix is not None:
+            job.matrix.active += 1
         self.time.after(draw(self.weather.assign, self.rng), self._hand_over, job, registration)
 
     def _hand_over(self, job: TrueJob, registration: TrueRegistration) -> None:
         """The assignment takes hold, unless either is no longer there."""
-        if job.status != "queued":
-            if registration.id in self.registrations:
+        if job.status != "queued" or job.trick:
+            if job.trick and job.status == "queued":
+                self._trick(job, registration)
+            if registration.id in self.registrations and registration.online:
                 self.idle[registration.id] = registration
                 self.wake()
             return
         if registration.id not in self.registrations:
+            self._free(job)
             self.queued[job.key.id] = job
             self.wake()
             return
-        registration.holds = job
+        registration.holds, registration.assigned = job, self.time.now
         job.held_by = registration.name
         job.offers += 1
+        job.waited = 0
         if self.rng.random() < self.weather.registration_404_on_assignment:
+            self.outcome.happened("registration_404_on_assignment")
             self.forget(registration)
         self.offer(registration, job)
+
+    def _trick(self, job: TrueJob, registration: TrueRegistration) -> None:
+        """Start and cancelled end of a job in one batch; the runner it names then takes another job
+        (actions/runner#3010)."""
+        self.outcome.happened("completed_cancelled_then_other_job")
+        self.outcome.cancelled += 1
+        job.fate = "cancelled"
+        self.start(job, registration.name, registration.id)
+        self.finish(job, "cancelled")
+
+    def disturbed(self, job: TrueJob, registration: TrueRegistration, *, delay: int) -> None:
+        """A job that was assigned and not acquired lost its runner to somebody's doing."""
+        self.outcome.disturbed += 1
+        job.returned = self.time.now
+        self.give_back(job, registration, delay=delay)
 
     def give_back(self, job: TrueJob, registration: TrueRegistration, *, delay: int = REQUEUE) -> None:
         """A job that was assigned and not acquired goes back to the queue."""
         registration.holds = None
         job.held_by = None
+        self._free(job)
         self.time.after(delay, self._requeue, job)
+
+    def _free(self, job: TrueJob) -> None:
+        if job.matrix is not None:
+            job.matrix.active -= 1
 
     def _requeue(self, job: TrueJob) -> None:
         if job.status == "queued" and job.held_by is None:
@@ -209,7 +305,9 @@ class ModelForge:
         """The job has ended."""
         if job.status == "completed":
             return
-        self.queued.pop(job.key.id, None)
+        if self.queued.pop(job.key.id, None) is None and job.fate != "foreign":
+            self._free(job)
         self.open.pop(job.key.id, None)
         job.status, job.conclusion, job.ended = "completed", conclusion, self.time.now
         self.tell(job)
+        self.wake()

@@ -2,49 +2,39 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 import time as wall
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from ephemerd.core import events as ev
 from ephemerd.core.step import Step
 from ephemerd.core.validate import slot_difference, validate, validate_runner
-from ephemerd.domain.ids import JobKey, RunnerId, Scope
-from ephemerd.domain.labels import normalise
-from ephemerd.domain.pool import Host, Policy, Pool, Setup
+from ephemerd.domain.pool import DAY, Setup
 from ephemerd.domain.runner import FINAL
 from ephemerd.testing.simulate.driver import ModelDaemon
-from ephemerd.testing.simulate.foils import POLICIES, forged
-from ephemerd.testing.simulate.forge import draw
+from ephemerd.testing.simulate.foils import POLICIES
 from ephemerd.testing.simulate.heap import VirtualTime
-from ephemerd.testing.simulate.truth import Outcome, TrueJob
+from ephemerd.testing.simulate.journal import Recorder
+from ephemerd.testing.simulate.liveness import Liveness
+from ephemerd.testing.simulate.load import Load, default_setup
+from ephemerd.testing.simulate.truth import Finding, Outcome
 from ephemerd.testing.weather import Weather
 
-APP, LIB = Scope("github", "repo:acme/app"), Scope("github", "repo:acme/lib")
-LINUX = normalise(("self-hosted", "linux", "x64"))
-BIG = normalise(("self-hosted", "linux", "x64", "big"))
-ARM = normalise(("self-hosted", "linux", "arm64"))
-LOADS = ((APP, LINUX, 0.6), (APP, BIG, 0.2), (LIB, ARM, 0.2))
-QUIET_LIMIT = 6 * 24 * 3_600_000
-"""How long (virtual ms) after the last job everything of ours may take to be gone: the longest bound."""
+__all__ = ["Result", "Simulation", "default_setup", "simulate"]
 
+MOST_TIME = 400 * DAY
+QUIET_LIMIT = 6 * DAY
+"""Longer than the longest bound: after it nothing of ours may be left."""
 
-def default_setup(weather: Weather, policy: Policy | None = None) -> Setup:
-    """Return three pools of two scopes on one host with the weather's slots."""
-    slots = weather.slots
-    pools = (
-        Pool("linux", APP, LINUX, "local", "process", max_concurrent=slots),
-        Pool("big", APP, BIG, "local", "process", max_concurrent=slots),
-        Pool("arm", LIB, ARM, "local", "process", max_concurrent=slots),
-    )
-    return Setup(pools, (Host("local", slots),), policy or Policy())
+OUTCOMES = frozenset({"killed", "disturbed", "lost", "leaked"})
+"""Findings that have a count of their own; every other kind is a broken invariant."""
 
 
 @dataclass(slots=True)
 class Result:
-    """What one run gave, by the truth; `problems` are broken invariants, in words."""
+    """What one run gave, by the truth; `problems` are broken promises, in words."""
 
     seed: int
     weather: str
@@ -55,16 +45,47 @@ class Result:
     wall_s: float
     command_hash: str
     crashes: int
-    problems: list[str] = field(default_factory=list)
+    policy: str = "gate"
+    slots: int = 1
+    escapes: int = 0
+    escapes_in_job: int = 0
+    replays: int = 0
+    slot_error: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def problems(self) -> list[str]:
+        return [str(finding) for finding in self.findings]
 
     @property
     def escaped(self) -> int:
-        prefix = "orphan_reap_decisions_total|outcome=escaped"
-        return sum(value for name, value in self.counters.items() if name.startswith(prefix))
+        """Environments that were ended past their bound although not proven idle."""
+        return self.escapes
+
+    @property
+    def invariant_failures(self) -> int:
+        """Broken invariants that have no count of their own."""
+        return sum(1 for finding in self.findings if finding.kind not in OUTCOMES)
+
+    def counted(self, name: str, **labels: str) -> int:
+        """Sum the daemon's own counter of that name over the labels that are not named."""
+        wanted = [f"{label}={value}" for label, value in labels.items()]
+        return sum(
+            value
+            for key, value in self.counters.items()
+            if (parts := key.split("|"))[0] == name and all(part in parts for part in wanted)
+        )
 
 
 class Simulation:
-    """One seed, one history."""
+    """One seed, one history.
+
+    save_and_load  the scheduler stands up anew from encoded rows after each event
+    check_each     validate what was touched after each event, not only everything at the end
+    whole          keep the whole journal of each process life, not only its last part
+    policy         who schedules: `gate` or one of the foils
+    watch          called after each committed event with event, step and time
+    """
 
     def __init__(
         self,
@@ -75,155 +96,107 @@ class Simulation:
         setup: Setup | None = None,
         save_and_load: bool = False,
         check_each: bool = False,
+        whole: bool = False,
         policy: str = "gate",
+        watch: Callable[[ev.Event, Step, int], None] | None = None,
     ) -> None:
-        self.weather, self.seed, self.wanted = weather, seed, jobs
-        self.rng = random.Random(seed)
+        self.weather, self.seed, self.policy = weather, seed, policy
+        self.setup = setup or default_setup(weather)
         self.time = VirtualTime(1_000)
         self.outcome = Outcome()
-        self._digest = hashlib.blake2s()
-        self._check_each = check_each
-        self.problems: list[str] = []
+        self._check_each, self._watch = check_each, watch
         self.daemon = ModelDaemon(
             self.time,
             weather,
             random.Random(seed ^ 0x5EED),
             self.outcome,
-            setup or default_setup(weather),
-            watch=self._watched,
+            self.setup,
+            watch=self._watched if check_each or watch is not None else None,
             save_and_load=save_and_load,
             policy=POLICIES[policy],
+            recorder=Recorder(whole=whole) if policy == "gate" else None,
         )
-        self._next_job = 100
-        self._made = 0
-        self._pending: list[TrueJob] = []
+        self.liveness = Liveness(self.daemon, self.outcome, weather, self.setup)
+        self.load = Load(self.daemon, weather, random.Random(seed), self.outcome, jobs, self.liveness.queued)
 
-    def run(self) -> Result:
-        """Run until every job is over and everything of ours is gone, or the limit is reached."""
+    def run(self, progress: Callable[[int], None] | None = None) -> Result:
+        """Run until every job is over and everything of ours is gone, or should be.
+
+        `progress` is told now and then how many jobs were queued so far.
+        """
         began = wall.monotonic()
         self.daemon.boot()
-        self.time.after(2_000, self._burst)
-        if self.weather.outage_every is not None:
-            self.time.after(draw(self.weather.outage_every, self.rng), self._outage)
-        while not self._jobs_over():
-            if not self.time.step():
+        self.load.begin()
+        told = 0
+        while not self.load.over() and self.time.step():
+            if progress is not None and self.load.made - told >= 100:
+                told = self.load.made
+                progress(told)
+            if self.time.now > MOST_TIME:
+                self.outcome.found("endless", "", self.time.now, "the jobs did not end within 400 days")
                 break
-            if self.time.now > 400 * 24 * 3_600_000:
-                self.problems.append("the jobs did not end within 400 days")
-                break
-        ended = self.time.now
-        while not self._quiet() and self.time.now - ended < QUIET_LIMIT:
-            if not self.time.step():
-                break
+        self._settle()
         return self._result(wall.monotonic() - began)
 
+    def _settle(self) -> None:
+        """Let everything come to rest, as long as something has a deadline still to come."""
+        ended, outage = self.time.now, self.load.outage_total
+        remaining = max(0, self.daemon.forge.outage_until - ended)
+        steps = 0
+        while not self._quiet() and self.time.now - ended < QUIET_LIMIT:
+            steps += 1
+            lasts = remaining + self.load.outage_total - outage
+            if steps % 64 == 0 and self.daemon.up and self.liveness.all_due(ended, lasts):
+                break
+            if not self.time.step():
+                break
+
     def _watched(self, event: ev.Event, step: Step, now: int) -> None:
-        for command in step.commands:
-            self._digest.update(forged.command_hash(command).encode())
-        if self._check_each:
-            for kind, _, row in step.changed:
-                if kind == "runner" and row is not None:
-                    self.problems.extend(validate_runner(row))
-            if slot_difference(self.daemon.core.state):
-                self.problems.append(f"slots differ at {now} after {event!r}")
-
-    def _burst(self) -> None:
-        if self._made >= self.wanted:
+        if self._watch is not None:
+            self._watch(event, step, now)
+        if not self._check_each:
             return
-        scope, labels, _ = self.rng.choices(LOADS, [share for _, _, share in LOADS])[0]
-        count = min(self.weather.draw_burst(self.rng), self.wanted - self._made)
-        for _ in range(count):
-            self._made += 1
-            self._queue(scope, labels)
-            if self.rng.random() < self.weather.cancelled_queued:
-                extra = self._queue(scope, labels, counted=False)
-                self.time.after(self.rng.randint(500, 10_000), self._cancel, extra)
-            if self.rng.random() < self.weather.foreign_taken:
-                extra = self._queue(scope, labels, counted=False)
-                self.time.after(self.rng.randint(200, 3_000), self._take, extra)
-        self.time.after(draw(self.weather.gap, self.rng), self._burst)
-
-    def _queue(self, scope: Scope, labels: tuple[str, ...], *, counted: bool = True) -> TrueJob:
-        self._next_job += 1
-        key = JobKey(scope.forge, scope.target, self._next_job)
-        duration = draw(self.weather.job, self.rng)
-        job = self.daemon.forge.queue(key, labels, duration, counted=counted)
-        self._pending.append(job)
-        if counted and self.rng.random() < self.weather.operator_kill:
-            self.time.after(self.rng.randint(5_000, 5_000 + duration + 1), self._ask_kill, job)
-        return job
-
-    def _ask_kill(self, job: TrueJob) -> None:
-        name = job.held_by or job.runner
-        if name is not None and job.status != "completed":
-            self.daemon.handle(ev.KillOrdered("operator", RunnerId(name), "cleaning up"))
-
-    def _cancel(self, job: TrueJob) -> None:
-        if job.status == "queued" and job.held_by is None and job.key.id in self.daemon.forge.queued:
-            job.fate = "cancelled"
-            self.outcome.cancelled += 1
-            self.daemon.forge.finish(job, "cancelled")
-
-    def _take(self, job: TrueJob) -> None:
-        forge = self.daemon.forge
-        if job.status == "queued" and job.held_by is None and job.key.id in forge.queued:
-            job.fate = "foreign"
-            self.outcome.foreign += 1
-            forge.start(job, "somebody-elses", 7)
-            self.time.after(job.duration, forge.finish, job, "success")
-
-    def _outage(self) -> None:
-        if self.weather.outage_every is None or self.weather.outage_lasts is None:
-            return
-        if self._made >= self.wanted and self._jobs_over():
-            return
-        lasts = draw(self.weather.outage_lasts, self.rng)
-        self.daemon.forge.outage_kind = self.weather.draw_outage_kind(self.rng)
-        self.daemon.forge.outage_until = self.time.now + lasts
-        self.time.after(lasts + draw(self.weather.outage_every, self.rng), self._outage)
-
-    def _jobs_over(self) -> bool:
-        if self._made < self.wanted:
-            return False
-        while self._pending and self._pending[-1].status == "completed":
-            self._pending.pop()
-        if self._pending:
-            self._pending[:] = [job for job in self._pending if job.status != "completed"]
-        return not self._pending
+        for kind, name, row in step.changed:
+            if kind == "runner" and row is not None:
+                for problem in validate_runner(row):
+                    self.outcome.found("state", name, now, problem)
+        if slot_difference(self.daemon.core.state):
+            self.outcome.found("state", "", now, f"slots differ after {type(event).__name__}")
 
     def _quiet(self) -> bool:
-        state = self.daemon.core.state
-        return (
-            self.daemon.up
-            and not self.daemon.runtime.environments
-            and not self.daemon.forge.registrations
-            and all(row.state in FINAL and not row.unregister for row in state.runners.values())
-        )
+        daemon = self.daemon
+        if daemon.runtime.environments or daemon.forge.registrations or not daemon.up:
+            return False
+        return all(row.state in FINAL and not row.unregister for row in daemon.core.state.runners.values())
 
     def _result(self, wall_s: float) -> Result:
-        outcome, forge = self.outcome, self.daemon.forge
-        for job in forge.jobs.values():
-            if job.counted:
-                outcome.jobs += 1
-                outcome.completed += int(job.status == "completed" and job.fate == "ran")
-                outcome.lost += int(job.status != "completed")
-        outcome.leaked = len(self.daemon.runtime.environments) + len(forge.registrations)
-        state = self.daemon.core.state
-        self.problems.extend(validate(state))
-        outcome.unused = outcome.runners - sum(
-            1 for job in forge.jobs.values() if job.fate in ("ran", "killed")
-        )
+        outcome, daemon = self.outcome, self.daemon
+        for job in daemon.forge.jobs.values():
+            outcome.jobs += int(job.counted)
+            outcome.completed += int(job.counted and job.fate == "ran")
+        outcome.failed = sum(job.counted and job.fate == "broken" for job in daemon.forge.jobs.values())
+        self.liveness.finish()
+        state = daemon.core.state
+        for problem in validate(state):
+            outcome.found("state", "", self.time.now, problem)
+        daemon.verify()
         return Result(
             seed=self.seed,
             weather=self.weather.name,
             outcome=outcome,
             counters=dict(state.counters),
-            events=self.daemon.handled,
+            events=daemon.handled,
             virtual_ms=self.time.now,
             wall_s=wall_s,
-            command_hash=self._digest.hexdigest(),
-            crashes=self.daemon.crashes,
-            problems=[*outcome.problems, *self.problems],
+            command_hash=daemon.command_hash,
+            crashes=daemon.crashes,
+            policy=self.policy,
+            slots=sum(host.slots for host in self.setup.hosts),
+            escapes=daemon.monitor.escapes,
+            escapes_in_job=daemon.monitor.escapes_in_job,
+            replays=daemon.recorder.replays if daemon.recorder is not None else 0,
+            slot_error=abs(slot_difference(state)),
+            findings=outcome.findings,
         )
 
 
