@@ -108,8 +108,8 @@ def _pools(state: State) -> Iterator[str]:
             yield f"Pool {name} could not make its last {row.failures} runner(s): {row.why}"
         if row.configured and row.exits >= state.policy.alarm_after_exits:
             yield (
-                f"Pool {name}: {row.exits} runners in a row ended without a job; look at `ephemerd logs` of "
-                "one of them."
+                f"Pool {name}: {row.exits} runners in a row ended without a job; run "
+                "`ephemerd explain` for one of them and look at its log."
             )
 
 

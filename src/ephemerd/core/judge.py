@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ephemerd.core.spans import span
 from ephemerd.domain.errors import Fault
 from ephemerd.domain.verdict import Evidence, Files, Listing, ProbeReport, Verdict, Via
 
@@ -20,7 +21,7 @@ def judge(report: ProbeReport, now: int, soft_life: int) -> Evidence:
     if _open(report.offered_at, report.ended_at):
         age = now - (report.offered_at or 0)
         if age < soft_life:
-            return Evidence(Verdict.BUSY, Via.LOG, now, f"{report.probe}: a job was offered {age} ms ago")
+            return Evidence(Verdict.BUSY, Via.LOG, now, f"{report.probe}: a job was offered {span(age)} ago")
     doubt = _doubt(report)
     if doubt:
         return Evidence(Verdict.UNKNOWN, Via.PROBE, now, f"{report.probe}: {doubt}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ephemerd.core import plan
+from ephemerd.core.spans import span
 from ephemerd.core.turn import Turn
 from ephemerd.domain.pool import Pool
 from ephemerd.domain.runner import Rule, Runner, RunnerState
@@ -65,7 +66,7 @@ def _overdue(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
         return None
     return (
         Rule.OVERDUE,
-        f"its job has run for {ran} ms, longer than the pool's job_timeout {pool.job_timeout} ms",
+        f"its job has run for {span(ran)}, longer than the pool's job_timeout of {span(pool.job_timeout)}",
     )
 
 
@@ -110,7 +111,7 @@ def _expired(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
         return None
     if row.surplus_since is not None and _is_warm(t, row, pool) and idle < t.policy.max_idle_age:
         return None
-    return Rule.EXPIRED, f"dispatched but never assigned a job within the grace window ({idle} ms)"
+    return Rule.EXPIRED, f"dispatched but never assigned a job within the grace window ({span(idle)})"
 
 
 def _is_warm(t: Turn, row: Runner, pool: Pool) -> bool:

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from functools import singledispatch
 
 from ephemerd.core import events as ev
+from ephemerd.core.spans import span
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.job import ForgeStatus, JobReport, Told
 from ephemerd.domain.runner import FenceAnswer
 from ephemerd.domain.verdict import Files, ProbeReport, Sign
-
-_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +22,6 @@ class Said:
 
     text: str
     evidence: tuple[str, ...] = ()
-
-
-def span(ms: int) -> str:
-    """Return a duration for people: the two largest units, milliseconds below ten seconds as a fraction."""
-    sign, ms = ("-", -ms) if ms < 0 else ("", ms)
-    if ms < 10_000:
-        return f"{sign}{ms / 1_000:.3f}".rstrip("0").rstrip(".") + " s"
-    parts, rest = [], ms
-    for unit, size in _UNITS:
-        count, rest = divmod(rest, size)
-        if count:
-            parts.append(f"{count} {unit}")
-    return sign + " ".join(parts[:2])
 
 
 def subject_of(event: ev.Event) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ephemerd.core.events import Event
-from ephemerd.core.sayings import say, span, subject_of
+from ephemerd.core.sayings import say, subject_of
+from ephemerd.core.spans import span
 from ephemerd.domain.runner import Decision
 from ephemerd.domain.verdict import Evidence, Verdict
 

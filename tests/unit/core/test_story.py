@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ephemerd.core import events as ev
-from ephemerd.core.sayings import say, span, spoken, subject_of
+from ephemerd.core.sayings import say, spoken, subject_of
+from ephemerd.core.spans import span
 from ephemerd.core.story import Entry, tell
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
