@@ -92,7 +92,7 @@ def test_evidence_says_what_was_seen():
     assert judge(report(workers=1, detail="pid 7"), NOW, LIFE).detail == "process: pid 7"
     assert "process list is partial" in judge(report(listing=Listing.PARTIAL), NOW, LIFE).detail
     assert "2 process(es) beside the listener" in judge(report(strangers=2), NOW, LIFE).detail
-    assert "offered 60000 ms ago" in judge(report(offered_at=NOW - MINUTE), NOW, LIFE).detail
+    assert "offered 1 min ago" in judge(report(offered_at=NOW - MINUTE), NOW, LIFE).detail
 
 
 def test_a_probe_that_could_not_look_is_unknown():
