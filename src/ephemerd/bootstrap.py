@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -37,7 +38,7 @@ from ephemerd.ports.errors import Broken, Denied, NewerStore, PortError, StoreHe
 from ephemerd.ports.forge import Forge
 from ephemerd.ports.runtime import Runtime
 from ephemerd.web.api import api_app, metrics_app
-from ephemerd.web.local import LocalOnly
+from ephemerd.web.local import LocalOnly, names_this_machine
 from ephemerd.web.server import Listener, ListenFailed, bind_tcp, bind_unix
 from ephemerd.web.webhooks import webhook_app
 
@@ -256,9 +257,15 @@ def _bind(effective: Effective, parts: Parts, open_api: str | None) -> list[List
             app = metrics_app(parts.queries, parts.metrics.text)
             bound.append(Listener("metrics", app, bind_tcp(*listen_address(server.metrics_listen))))
         if open_api is not None:
-            bound.append(Listener("open api", LocalOnly(api), bind_tcp(*listen_address(open_api))))
+            bound.append(Listener("open api", LocalOnly(api), _bind_loopback(open_api)))
     except ListenFailed as error:
         for listener in bound:
             listener.close()
         raise StartError(Code.ENVIRONMENT, str(error), error.todo) from error
     return bound
+
+
+def _bind_loopback(address: str) -> socket.socket:
+    if not names_this_machine(f"//{address}"):
+        raise ListenFailed(address, "it is served without a token", "choose a loopback address")
+    return bind_tcp(*listen_address(address))

@@ -151,7 +151,9 @@ class Daemon:
         the ports. Raises `Unbootable` where the core cannot begin with this store."""
         try:
             await self._group([])
+            # Looked at just before each rest: whatever settles it later wakes the rest.
             while not (self._stopping and self._settled()):
+                await self._rest()
                 await self._turn()
         finally:
             await self.close()
@@ -183,6 +185,9 @@ class Daemon:
         items += [Item(event, asyncio.get_running_loop().time()) for event in self._own_events(now)]
         if items or not self._booted_now():
             await self._group(items)
+
+    async def _rest(self) -> None:
+        """Sleep until something waits or is due; after a failed commit for a pause in any case."""
         if self._pause:
             await asyncio.sleep(self._pause)
         else:

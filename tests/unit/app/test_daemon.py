@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from ephemerd.app.daemon import Daemon, Ports
+from ephemerd.app.daemon import HEARTBEAT, Daemon, Ports
 from ephemerd.app.inbox import Fate
 from ephemerd.core.events import FoundEnvironment, JobReported
 from ephemerd.core.validate import validate
@@ -232,6 +232,20 @@ async def test_a_stop_does_not_wait_for_ever(house):
     await until(lambda: house.forge.named("register"))
     await asyncio.wait_for(house.daemon.stop(bound=0.01), 5)
     assert house.store.closed
+
+
+async def test_a_stop_does_not_wait_for_the_next_heartbeat():
+    house = House()
+    house.forge.hold["active_jobs"] = asyncio.Event()
+    async with house:
+        await until(lambda: house.forge.named("active_jobs") and house.daemon.executor.running == 1)
+        stopping = asyncio.create_task(house.daemon.stop())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        house.forge.hold["active_jobs"].set()
+        began = asyncio.get_running_loop().time()
+        await asyncio.wait_for(stopping, HEARTBEAT + 5)
+        assert asyncio.get_running_loop().time() - began < HEARTBEAT / 3
 
 
 async def test_a_stop_ends_although_nothing_can_be_stored(house):

@@ -1,0 +1,224 @@
+"""Joining the concrete classes: what a configuration becomes, and which exit code a start that fails has."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from ephemerd import bootstrap
+from ephemerd.adapters.runtimes.process import ProcessRuntime
+from ephemerd.bootstrap import StartError, build
+from ephemerd.config.effective import Effective, load_settings
+from ephemerd.core.machine import Core
+from ephemerd.ports.errors import Denied
+from tests.unit.app.fakes import until
+
+CONFIG = """
+[forge.github]
+url = "http://127.0.0.1:9"
+scope = "repo:acme/app"
+token_file = "token"
+webhook_secret_file = "hook"
+
+[pools.linux]
+labels = ["linux"]
+runtime = "process"
+
+[pools.big]
+labels = ["linux", "big"]
+runtime = "process"
+follow = "listening"
+
+[policy]
+retiring_limit = "7s"
+
+[runner]
+application = "application"
+work_dir = "state/runners"
+allow_root = true
+
+[server]
+webhook_listen = "127.0.0.1:0"
+api_socket = "api.sock"
+metrics_listen = "none"
+store = "sqlite://{folder}/state.db"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("token", "hook"):
+        Path(name).write_text("a-secret-of-tests")
+    return tmp_path
+
+
+def load(folder: Path, *changes: tuple[str, str]) -> Effective:
+    text = CONFIG.format(folder=folder)
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path = folder / "ephemerd.toml"
+    path.write_text(text)
+    return load_settings(path, {"HOME": str(folder)})
+
+
+async def test_all_pools_of_this_machine_share_one_runtime(folder):
+    parts = build(load(folder))
+    runtimes = parts.daemon.ports.runtimes
+    assert set(runtimes) == {"linux", "big"}
+    assert runtimes["linux"] is runtimes["big"]
+    runtime = runtimes["linux"]
+    assert isinstance(runtime, ProcessRuntime)
+    options = runtime._registry.options("big")
+    assert (options.follow, options.stop_wait, options.kill_wait) == ("listening", 3.0, 3.0)
+    assert options.work_dir == folder / "state" / "runners"
+    assert options.logs_dir == folder / "state" / "logs"
+    await parts.daemon.close()
+
+
+async def test_what_is_known_beforehand_is_in_the_metrics_of_the_first_scrape(folder):
+    parts = build(load(folder))
+    await parts.daemon.open()
+    text = parts.metrics.text("")[0].decode()
+    assert 'ephemerd_webhooks_total{event="workflow_job",forge="github",result="stored"} 0.0' in text
+    assert "a-secret-of-tests" not in text
+    await parts.daemon.close()
+
+
+async def test_an_empty_secret_is_a_matter_of_credentials(folder, monkeypatch):
+    effective = load(folder)
+    Path("token").write_text("two words")
+    parts = build(effective)
+    await parts.daemon.close()
+    monkeypatch.setattr(
+        bootstrap, "make_webhooks", lambda *_, **__: (_ for _ in ()).throw(Denied("no secret"))
+    )
+    with pytest.raises(StartError) as caught:
+        build(effective)
+    assert caught.value.code == 4
+
+
+async def test_a_ca_file_that_is_none_is_a_matter_of_the_environment(folder):
+    Path("ca.pem").write_text("nonsense")
+    effective = load(
+        folder, ('url = "http://127.0.0.1:9"', 'url = "https://127.0.0.1:9"\nca_file = "ca.pem"')
+    )
+    with pytest.raises(StartError) as caught:
+        build(effective)
+    assert caught.value.code == 5
+    assert "ca.pem" in str(caught.value)
+
+
+def start(effective: Effective, **more: str | None) -> tuple[int, str]:
+    """Run `serve` to its end and return its code and what it wrote."""
+    stderr = io.StringIO()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("sys.stderr", stderr)
+        code = bootstrap.serve(effective, log_level="error", **more)  # type: ignore[arg-type]
+    return code, stderr.getvalue()
+
+
+@pytest.fixture
+def restored():
+    """Logging and signals as they were, after `serve` has run here."""
+    import logging
+
+    import structlog
+
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    root.handlers[:] = before
+    root.setLevel(level)
+    structlog.reset_defaults()
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("restored")
+def test_a_port_that_is_taken_is_code_5_with_two_lines(folder):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, text = start(load(folder, ("127.0.0.1:0", f"127.0.0.1:{port}")))
+    assert code == 5
+    assert text.splitlines() == [
+        f"error: cannot listen on 127.0.0.1:{port}: the address is in use",
+        "  fix: free the port or choose another in [server]",
+    ]
+    assert not Path("api.sock").exists()
+
+
+@pytest.mark.usefixtures("restored")
+def test_a_store_that_cannot_be_opened_is_code_5(folder):
+    (folder / "state.db").write_bytes(b"this is no database, and quite long enough to be looked at" * 99)
+    code, text = start(load(folder))
+    assert code == 5
+    assert "state.db" in text
+    assert "Traceback" not in text
+
+
+@pytest.mark.usefixtures("restored")
+def test_an_open_api_beyond_loopback_is_refused(folder):
+    code, text = start(load(folder), open_api="0.0.0.0:0")
+    assert code == 5
+    assert "without a token" in text
+
+
+@pytest.mark.usefixtures("restored")
+def test_a_core_that_cannot_begin_is_told_in_two_lines(folder, monkeypatch):
+    def raising(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Core, "handle", raising)
+    code, text = start(load(folder))
+    assert code == 1
+    assert "error: the core cannot begin with this store: a bug" in text
+
+
+@pytest.mark.usefixtures("restored")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_in_peace(folder, number):
+    effective = load(folder)
+    run = bootstrap._run
+
+    async def run_and_end(daemon, signals):
+        ending = asyncio.create_task(run(daemon, signals))
+        await daemon.booted()
+        os.kill(os.getpid(), number)
+        await ending
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(bootstrap, "_run", run_and_end)
+        code, _ = start(effective)
+    assert code == 0
+    assert not Path("api.sock").exists()
+
+
+@pytest.mark.usefixtures("restored")
+def test_a_second_signal_does_not_wait(folder, monkeypatch):
+    effective = load(folder)
+    run = bootstrap._run
+
+    async def hang(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    async def run_and_end(daemon, signals):
+        ending = asyncio.create_task(run(daemon, signals))
+        await daemon.booted()
+        daemon.executor._running.add(stuck := asyncio.create_task(hang()))
+        stuck.add_done_callback(daemon.executor._ended)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await until(lambda: daemon.stopping)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(ending, 10)
+
+    monkeypatch.setattr(bootstrap, "_run", run_and_end)
+    assert start(effective)[0] == 0
