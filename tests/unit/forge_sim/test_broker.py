@@ -251,3 +251,21 @@ async def test_the_registration_of_a_runner_that_does_not_leave_goes_after_a_whi
     await runner.complete()
     [record] = await seen(sim, "runner_deregistered")
     assert record["by"] == "expired"
+
+
+async def test_a_hidden_job_shows_nowhere_but_in_the_fence(sim, api, runner_of):
+    runner, job = await ready(sim, api, runner_of)
+    await admin(api, f"/jobs/{job}/hide")
+    await runner.acquire()
+    assert await runner.step("/_run/started") == 200
+    url = f"{REPO}/actions/runners/{runner.runner.id}"
+    assert (await api.get(f"{REPO}/actions/jobs/{job}")).json()["status"] == "queued"
+    assert (await api.get(url)).json()["busy"] is False
+    assert (await api.delete(url)).status_code == 422
+    assert "job_in_progress" not in kinds(sim)
+    await admin(api, f"/jobs/{job}/reveal")
+    assert (await api.get(f"{REPO}/actions/jobs/{job}")).json()["runner_name"] == "r1"
+    assert (await api.get(url)).json()["busy"] is True
+    assert await runner.complete() == 200
+    await admin(api, f"/jobs/{job}/reveal")
+    assert kinds(sim, "job_in_progress", "job_completed") == ["job_in_progress", "job_completed"]

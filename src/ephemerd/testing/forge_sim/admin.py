@@ -10,6 +10,8 @@ POST /_admin/jobs/{id}/approve               let a waiting one into the queue
 POST /_admin/jobs/{id}/rerun                 run it once more -> ``{"jobs": [id]}``
 POST /_admin/jobs/{id}/foreign               somebody else's ``runner`` takes it, for ``duration_s``
 POST /_admin/jobs/{id}/hold, …/unhold        keep it from being assigned; let it be
+POST /_admin/jobs/{id}/hide, …/reveal        let the forge be slow to show that it runs, in deliveries, jobs and
+                                             busy flags (the fence knows); show it
 POST /_admin/jobs/{id}/pin                   only ``runner`` (a name, or null) may have it
 POST /_admin/permute                         ``made_for`` {runner name: job id} -> ``{"pinned": {…}}``,
                                              so that nobody gets its own
@@ -75,6 +77,8 @@ class Admin:
             "/jobs/{job_id:int}/foreign": self.foreign,
             "/jobs/{job_id:int}/hold": self.hold,
             "/jobs/{job_id:int}/unhold": self.unhold,
+            "/jobs/{job_id:int}/hide": self.hide,
+            "/jobs/{job_id:int}/reveal": self.reveal,
             "/jobs/{job_id:int}/pin": self.pin,
             "/permute": self.permute,
             "/assignment": self.assignment,
@@ -147,6 +151,16 @@ class Admin:
         """Let a job be assigned."""
         self._job(request).held = False
         self.world.on_change()
+        return {}
+
+    async def hide(self, request: Request, body: Json) -> Json:
+        """Let the forge be slow to show that a job runs."""
+        self.site.offers.hide(self._job(request))
+        return {}
+
+    async def reveal(self, request: Request, body: Json) -> Json:
+        """Show that a job runs."""
+        self.site.offers.reveal(self._job(request))
         return {}
 
     async def pin(self, request: Request, body: Json) -> Json:

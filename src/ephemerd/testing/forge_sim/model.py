@@ -91,6 +91,7 @@ class Job:
     tag: str = ""
     wanted: str = "success"
     prompt: bool = False
+    hidden: bool = False
     status: JobStatus = JobStatus.QUEUED
     conclusion: str | None = None
     started_at: float | None = None
@@ -123,6 +124,7 @@ class Offer:
     worker_pid: int | None = None
     worker_alive: bool = False
     reported: bool = False
+    start_to_show: bool = False
     renewed_mono: float = 0.0
     timers: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
 

@@ -88,16 +88,31 @@ class Offers:
         self.world.truth.add("worker_started", job=offer.job.id, runner=offer.runner.name, pid=pid)
 
     def in_progress(self, offer: Offer) -> None:
-        """The worker reports its start: only now the job shows a runner."""
+        """The worker reports its start: only now the job shows a runner, or when a hidden one is revealed."""
         job = offer.job
         if job.ended:
             raise Refused(404, "JobNotFound")
+        if job.hidden:
+            offer.start_to_show = True
+            return
         job.status = JobStatus.IN_PROGRESS
         job.started_at = time.time()
         job.shown_runner = (offer.runner.id, offer.runner.name)
         self.world.truth.add("job_in_progress", job=job.id, runner=offer.runner.name)
         self.world.on_job(job, "in_progress", 0.0)
         self.world.on_change()
+
+    def hide(self, job: Job) -> None:
+        """Let the forge be slow to show that a job runs, on every way: deliveries, jobs, busy flags."""
+        job.hidden = True
+        self.world.truth.add("admin", what="hidden", job=job.id)
+
+    def reveal(self, job: Job) -> None:
+        """Show what was hidden."""
+        job.hidden = False
+        self.world.truth.add("admin", what="revealed", job=job.id)
+        if job.offer is not None and job.offer.start_to_show and not job.ended:
+            self.in_progress(job.offer)
 
     def complete(self, offer: Offer, conclusion: str, reason: str) -> None:
         """The job ends; what the worker does after this is no longer the forge's business."""

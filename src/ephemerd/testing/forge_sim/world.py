@@ -301,8 +301,11 @@ class World:
         return quiet <= self.seconds(ONLINE_FOR_S)
 
     def busy_flag(self, runner: Runner) -> bool:
-        """The flag as REST shows it: late by the weather's lag, and sometimes wrong in mid-job."""
+        """The flag as REST shows it: late by the weather's lag, and sometimes wrong in mid-job. A hidden job
+        does not show in it."""
         offer = runner.offer
-        if offer is None or not offer.holds or time.time() - offer.assigned_at < runner.busy_flag_lag_s:
+        if offer is None or not offer.holds or offer.job.hidden:
+            return False
+        if time.time() - offer.assigned_at < runner.busy_flag_lag_s:
             return False
         return self.rng("flags").random() >= self.weather.busy_flag_wrong
