@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from ephemerd.testing.forge_sim.outcomes import held_at, holdings, outcomes, quantile, wall_to_ms
+from ephemerd.testing.forge_sim.outcomes import broken_jobs, held_at, holdings, outcomes, quantile, wall_to_ms
 from ephemerd.testing.forge_sim.truth import TruthLog, read_truth
 
 
@@ -81,7 +81,10 @@ def test_a_job_that_failed_by_itself_or_was_cancelled_is_none(reason):
 @pytest.mark.parametrize("fault", ["hang_after_acknowledge", "listener_dies"])
 def test_what_the_weather_broke_is_nobodys_kill(fault):
     records = story(*TAKEN, ("misbehaved", {"runner": "r", "what": fault}), ended("lost_communication"))
-    assert outcomes(records)["killed"] == 0
+    result = outcomes(records)
+    assert (result["killed"], result["broken_jobs"]) == (0, 1)
+    assert broken_jobs(records) == {1}
+    assert broken_jobs(story(*TAKEN, ended("lost_communication"))) == set(), "that is a kill"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ephemerd.testing.demo.options import DemoOptions, DemoReport, broken_promises
-from ephemerd.testing.forge_sim.outcomes import held_at, holdings, outcomes, quantile, wall_to_ms
+from ephemerd.testing.forge_sim.outcomes import broken_jobs, held_at, holdings, outcomes, quantile, wall_to_ms
 from ephemerd.testing.forge_sim.truth import Record
 
 Json = dict[str, Any]
@@ -35,6 +35,7 @@ def make_report(
     report = DemoReport(
         jobs=len(counted),
         completed=_completed(truth, set(counted)),
+        broken_by_weather=len(broken_jobs(truth) & set(counted)),
         killed=result["killed"],
         disturbed=result["disturbed"],
         lost=result["lost"] + result["unfinished"],

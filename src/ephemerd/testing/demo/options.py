@@ -54,7 +54,7 @@ class DemoReport:
     """The JSON of ``demo --json`` (INTERFACES.md). Outcomes are counted by the forge's side alone.
 
     ``jobs`` and ``completed`` count the random jobs that were asked for; every other outcome covers the act and
-    the extra jobs too.
+    the extra jobs too. ``broken_by_weather``: counted jobs whose runner the weather itself broke.
     """
 
     jobs: int
@@ -78,6 +78,7 @@ class DemoReport:
     api_calls_per_job: float
     wall_s: float
     weather: str
+    broken_by_weather: int
     seed: int
     act_jobs: int
     cancelled_queued: int
@@ -100,7 +101,7 @@ class DemoReport:
 def broken_promises(report: DemoReport, *, act: bool) -> list[str]:
     """What the daemon promised and did not keep, as sentences; none is the aim."""
     broken = []
-    if report.completed != report.jobs:
+    if report.completed + report.broken_by_weather != report.jobs:
         broken.append(f"{report.completed} of {report.jobs} jobs were completed")
     for name, what in (
         ("killed", "jobs were killed at work"),

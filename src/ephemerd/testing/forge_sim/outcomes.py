@@ -68,6 +68,7 @@ def outcomes(records: Iterable[Record]) -> dict[str, Any]:
     and went back to the queue. ``lost``: jobs that never ran although they were neither cancelled nor taken by
     a foreign runner. ``wasted``: runners that never got a job, less the jobs cancelled while queued or taken
     by a foreign runner, less the runners that the weather broke. ``leaked``: registrations that are left.
+    ``broken_jobs``: jobs that failed because the weather broke their runner.
     ``completed``: jobs that a runner of ours ended as ``success`` or as the failure they were meant to have.
     """
     facts = _gather(records)
@@ -86,6 +87,7 @@ def outcomes(records: Iterable[Record]) -> dict[str, Any]:
         "completed": completed,
         "killed": sum(1 for story in own if _killed(story, facts)),
         "disturbed": sum(1 for record in facts.requeued if _disturbed(record, facts)),
+        "broken_jobs": sum(1 for story in own if _broken(story, facts)),
         "lost": sum(1 for story in own if story.started_ms is None and story.completed is None),
         "unfinished": sum(1 for story in own if story.started_ms is not None and story.completed is None),
         "cancelled_queued": cancelled,
@@ -107,6 +109,12 @@ def outcomes(records: Iterable[Record]) -> dict[str, Any]:
             "max": waits[-1] if waits else None,
         },
     }
+
+
+def broken_jobs(records: Iterable[Record]) -> set[int]:
+    """Jobs that failed because the weather broke their runner: nobody's kill, and not completed either."""
+    facts = _gather(records)
+    return {number for number, story in facts.jobs.items() if _broken(story, facts)}
 
 
 def holdings(records: Iterable[Record]) -> list[Holding]:
@@ -146,6 +154,11 @@ def _killed(story: _Story, facts: _Facts) -> bool:
     if record is None or not record["acquired"] or record["reason"] not in DESTROYED:
         return False
     return not BREAKS_A_JOB & facts.faults.get(record["runner"] or "", set())
+
+
+def _broken(story: _Story, facts: _Facts) -> bool:
+    record = story.completed
+    return record is not None and record["reason"] in DESTROYED and not _killed(story, facts)
 
 
 def _disturbed(record: Mapping[str, Any], facts: _Facts) -> bool:
