@@ -19,14 +19,14 @@ def on_booted(t: Turn, event: Booted) -> None:
     t.set_meta("store", event.store)
     t.set_meta("epoch", event.epoch)
     t.set_meta("booted", t.now)
-    configure(t, event.setup)
     for job in [job for job in t.state.jobs.values() if job.asked is not None]:
         t.change_job(job, asked=None, asking="", pool="")
+    configure(t, event.setup)
     for row in sorted(t.state.runners.values(), key=lambda runner: runner.order):
         _resume(t, row, same_boot=event.same_boot)
     t.set_meta("sweep", t.now + t.policy.nominate_every)
     t.state.agenda.set("sweep", "", t.now + t.policy.nominate_every)
-    for host in list(t.state.hosts.values()):
+    for _, host in sorted(t.state.hosts.items()):
         listings.ask_environments(t, t.put_host(replace(host, listed=None, asked=None, due=t.now)))
     for scope in _configured_scopes(event.setup):
         scope_row = replace(
@@ -39,6 +39,7 @@ def on_booted(t: Turn, event: Booted) -> None:
             registrations_listed=None,
             silent=None,
             next_try=0,
+            denied_until=0,
         )
         scopes.keep(t, scope_row)
         scopes.list_if_due(t, scope)
@@ -79,6 +80,7 @@ def configure(t: Turn, setup: Setup) -> None:
 
 def _resume(t: Turn, row: Runner, *, same_boot: bool) -> None:
     """Bring one row into the new process life, from its written state alone."""
+    t.touch((row.id,))  # moments of it may have passed while nobody was there
     row = replace(row, gate=None, asked=None, fence=replace(row.fence, retry=min(row.fence.retry, t.now)))
     if row.state in FINAL:
         if not same_boot and row.state is S.ABANDONED:
@@ -98,4 +100,3 @@ def _resume(t: Turn, row: Runner, *, same_boot: bool) -> None:
         lifecycle.end(t, replace(row, unregister=left, cleanup=True), "the machine was restarted")
     else:
         t.put_runner(row)
-        t.touch((row.id,))

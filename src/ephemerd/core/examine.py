@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ephemerd.core import gate, holding, jobs, lifecycle, nominate, scopes, signs
 from ephemerd.core.commands import ProbeRunner
-from ephemerd.core.index import Group
+from ephemerd.core.index import Group, is_supply
 from ephemerd.core.turn import Turn
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import JobStatus
@@ -105,17 +105,19 @@ def _ask_what_is_open(t: Turn, row: Runner) -> None:
         elif not t.state.pool(row.pool).probes:
             t.change_runner(row, seen_after_start=True)
         return
-    if row.lost is not None and row.lost_again is None and t.now - row.lost >= t.policy.look_again:
-        lifecycle.look_up(t, row)
-    elif row.state is S.LISTENING and row.surplus_since is None and row.fence.sent is None:
+    if row.lost is not None and row.lost_again is None:
+        if t.now - row.lost >= t.policy.look_again and t.now >= row.vetoed_until:
+            lifecycle.look_up(t, row)
+    elif row.state is S.LISTENING and row.surplus_since is None:
         _untaken(t, row)
 
 
 def _untaken(t: Turn, row: Runner) -> None:
-    """It listens although the matching has a job for it: hold its classes back, look it up once."""
+    """It listens and is not left over: look it up once; where it is supply, hold its classes back."""
     if t.now - max(row.listening or 0, row.since) < t.policy.hold_after:
         return
-    holding.untaken(t, row)
+    if is_supply(row):
+        holding.untaken(t, row)
     if row.untaken is None and row.lost is None and t.now >= row.vetoed_until:
         lifecycle.look_up(t, row)
 
@@ -187,8 +189,8 @@ def _tidy(t: Turn, row: Runner) -> None:
         return
     if row.unregister:
         return
-    if row.leak is not None and row.leak_again is None:
-        if t.now - row.leak >= t.policy.look_again:
+    if row.leak is not None and row.leak_again is None and row.registration is not None:
+        if t.now - row.leak >= t.policy.look_again and t.now >= row.vetoed_until:
             lifecycle.look_up(t, row)
         return
     if not row.consumes and t.now - row.since >= t.policy.gone_kept:
@@ -213,7 +215,7 @@ def _moments(t: Turn, row: Runner) -> Iterator[int]:
     if row.unregister or (row.fence.retry and row.state not in FINAL):
         yield row.fence.retry
     if row.state in FINAL:
-        if row.cleanup:
+        if row.cleanup or row.leak is not None:
             yield row.vetoed_until
         if row.leak is not None:
             yield row.leak + policy.look_again

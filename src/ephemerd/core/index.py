@@ -59,7 +59,7 @@ class Index:
     asked: dict[str, int] = field(default_factory=dict)
     abandoned: dict[str, int] = field(default_factory=dict)
     intents: dict[JobKey, dict[RunnerId, None]] = field(default_factory=dict)
-    registrations: dict[tuple[str, int], RunnerId] = field(default_factory=dict)
+    registrations: dict[tuple[str, int], dict[RunnerId, None]] = field(default_factory=dict)
     running: dict[JobKey, None] = field(default_factory=dict)
     finished: dict[JobKey, None] = field(default_factory=dict)
     by_status: dict[str, int] = field(default_factory=dict)
@@ -98,9 +98,9 @@ class Index:
                 del self.intents[row.intent]
         if row.registration is not None:
             key = (str(row.scope), row.registration)
-            if sign > 0:
-                self.registrations[key] = row.id
-            elif self.registrations.get(key) == row.id:
+            bearers = self.registrations.setdefault(key, {})
+            _member(bearers, row.id, sign)
+            if not bearers:
                 del self.registrations[key]
 
     def job_changed(self, old: Job | None, new: Job | None, host: Callable[[str], str]) -> None:

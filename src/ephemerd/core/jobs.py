@@ -121,7 +121,8 @@ def _count_end(t: Turn, job: Job, pool: str) -> None:
 def find_runner(t: Turn, report: JobReport) -> Runner | None:
     """Find our runner that a report names, by its name, or by the registration where no name is given.
 
-    Names are ours alone and never repeat; 0, "" and null were made None on the way in and are nobody.
+    Names are ours alone and never repeat; 0, "" and null were made None on the way in and are nobody, and
+    so is an id that two runners bear (in two scopes that both serve the job).
     """
     if report.runner_name is not None:
         found = t.state.runners.get(RunnerId(report.runner_name))
@@ -130,12 +131,11 @@ def find_runner(t: Turn, report: JobReport) -> Runner | None:
         return None
     if report.runner_id is None:
         return None
+    bearers: dict[RunnerId, None] = {}
     for row in t.state.pools.values():
         if row.pool.scope.serves(report.key):
-            name = t.state.index.registrations.get((str(row.pool.scope), report.runner_id))
-            if name is not None:
-                return t.state.runners.get(name)
-    return None
+            bearers |= t.state.index.registrations.get((str(row.pool.scope), report.runner_id), {})
+    return t.state.runners.get(next(iter(bearers))) if len(bearers) == 1 else None
 
 
 def _bind(t: Turn, job: Job, report: JobReport, told: Told) -> None:

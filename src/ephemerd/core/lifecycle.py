@@ -91,9 +91,18 @@ def on_started(t: Turn, event: EnvironmentStarted) -> None:
 
 
 def on_start_failed(t: Turn, event: StartFailed) -> None:
-    """There is no environment: the registration goes back, and the pool waits a while."""
+    """There is no environment: the registration goes back, and the pool waits a while.
+
+    Where the listener was heard, there is one all the same (a start that returned too late): it is listed.
+    """
     row = t.runner(event.runner)
     if row is None or row.state in FINAL:
+        return
+    if row.state not in (RunnerState.REGISTERING, RunnerState.STARTING):
+        host = t.state.hosts.get(row.host)
+        if row.environment is None and host is not None and host.asked is None:
+            t.put_host(replace(host, due=t.now + 1))
+            t.state.agenda.set("host", row.host, t.now + 1)
         return
     _failed(t, row, event.fault)
     end(t, replace(row, unregister=row.registration is not None), f"not started: {event.fault.detail}")
@@ -137,7 +146,6 @@ def _without_a_job(t: Turn, row: Runner) -> None:
     t.put_pool(
         replace(pool, exits=exits, not_before=max(pool.not_before, t.now + wait), why="ended without a job")
     )
-    schedule_pool(t, row.pool)
     t.count("ended_without_a_job_total", pool=row.pool)
     t.note("warning", "runner ended without a job", runner=row.id, code=row.exit_code, in_a_row=exits)
     if exits == t.policy.alarm_after_exits:
@@ -151,7 +159,6 @@ def _failed(t: Turn, row: Runner, fault: Fault) -> None:
     t.put_pool(
         replace(pool, failures=failures, not_before=max(pool.not_before, t.now + wait), why=fault.detail)
     )
-    schedule_pool(t, row.pool)
     t.count("start_failures_total", pool=row.pool)
     t.note("warning", "a runner could not be made", runner=row.id, pool=row.pool, detail=fault.detail)
 

@@ -77,7 +77,7 @@ def _found(t: Turn, found: FoundEnvironment, host: str) -> bool:
         _adopt(t, found, host, registration=row.registration, order=row.order)
         return True
     if row.environment is None:
-        if row.state is not S.STARTING:
+        if row.state in (S.PLANNED, S.REGISTERING):
             return False
         row = t.change_runner(row, environment=found.environment)
     if row.absent is not None:
@@ -143,9 +143,7 @@ def _any_pool(t: Turn, host: str) -> str | None:
 def _absent(t: Turn, host: str, present: dict[RunnerId, None]) -> bool:
     again = False
     for row in _of_host(t, host):
-        if row.id in present or not (
-            row.environment is not None or (row.adopted and row.state is S.STARTING)
-        ):
+        if row.id in present or not _has_environment(row):
             continue
         if row.environment is not None and row.started is not None and row.started >= t.now:
             continue
@@ -159,6 +157,13 @@ def _absent(t: Turn, host: str, present: dict[RunnerId, None]) -> bool:
             left = row.registration is not None and row.hard is None and row.fence.accepted is None
             lifecycle.end(t, replace(row, unregister=left, absent=None), "its environment was lost")
     return again
+
+
+def _has_environment(row: Runner) -> bool:
+    """Say whether a listing should show it: it was started, or a sign of it was heard."""
+    if row.environment is not None:
+        return True
+    return row.state not in (S.PLANNED, S.REGISTERING) and (row.adopted or row.state is not S.STARTING)
 
 
 def _of_host(t: Turn, host: str) -> list[Runner]:

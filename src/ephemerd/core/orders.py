@@ -47,6 +47,6 @@ def on_kill(t: Turn, event: KillOrdered) -> None:
 
 
 def touch_live(t: Turn) -> None:
-    """Have every live runner looked at."""
-    for members in t.state.index.live.values():
+    """Have every live runner looked at, and those that are gone and still stand for a unit of demand."""
+    for members in (*t.state.index.live.values(), *t.state.index.consuming.values()):
         t.touch(members)

@@ -95,7 +95,9 @@ def due(t: Turn, row: ScopeRow) -> None:
     list_if_due(t, row.scope)
     t.touch(runner.id for runner in t.state.live_of_scope(row.scope))
     t.touch(
-        name for name, runner in t.state.runners.items() if runner.unregister and runner.scope == row.scope
+        name
+        for name, runner in t.state.runners.items()
+        if runner.scope == row.scope and (runner.unregister or runner.consumes or runner.leak is not None)
     )
     schedule(t, t.state.scope(row.scope))
 

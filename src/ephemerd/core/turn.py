@@ -100,6 +100,7 @@ class Turn:
     def put_pool(self, row: PoolRow) -> PoolRow:
         self.state.pools[row.pool.name] = row
         self._changed["pool", row.pool.name] = row
+        self.state.agenda.set("pool", row.pool.name, row.not_before if row.not_before > self.now else None)
         return row
 
     def put_host(self, row: HostRow) -> HostRow:

@@ -236,6 +236,29 @@ def test_a_second_report_of_a_failed_start_is_no_second_failure() -> None:
     assert world.core.state.pools["small"].failures == 1
 
 
+def test_a_failed_start_of_what_was_heard_is_no_failure_and_its_environment_is_found() -> None:
+    """The call returned too late, with an error; the listener listens and may be given a job."""
+    world = World()
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.sign(name, Sign.LISTENING)
+    assert world.feed(ev.StartFailed(name, NO_ANSWER)).commands == ()
+    assert world.runner(name).state is S.LISTENING
+    world.environments[name] = ev.FoundEnvironment(name, "env-late", "small", ended=False)
+    world.wait(SECOND)
+    assert world.runner(name).environment == "env-late"
+
+
+def test_a_runner_whose_environment_is_shown_by_no_listing_is_lost() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.sign(name, Sign.LISTENING)
+    world.feed(ev.StartFailed(name, NO_ANSWER))
+    world.wait(62 * SECOND)
+    assert (world.runner(name).state, world.runner(name).ending) == (S.GONE, "its environment was lost")
+
+
 def test_an_environment_is_never_started_twice() -> None:
     """A JIT configuration is used once; an environment that exited is never started again."""
     world = World()
