@@ -87,7 +87,8 @@ def _found(t: Turn, found: FoundEnvironment, host: str) -> bool:
         if row.adopted or row.state is S.ABANDONED:
             lifecycle.on_exited(t, exited)
         return False
-    if row.adopted and not row.seen_after_start:
+    unheard = t.state.hosts[host].listed is None  # a probe may have answered before the first listing did
+    if row.adopted and (unheard or not row.seen_after_start):
         t.send(WatchRunner(row.id, row.pool, row.environment or ""))
         t.touch((row.id,))
         if row.state is S.RETIRING and row.gate is None:

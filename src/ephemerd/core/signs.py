@@ -73,11 +73,13 @@ def soft(t: Turn, row: Runner) -> Runner:
 def hard(t: Turn, row: Runner, *, worker: bool = False, announced: str = "", another: bool = False) -> Runner:
     """An announcement, a worker, or the forge naming the runner: bound until it is gone.
 
-    An announcement that was heard before (they are told anew after a restart) is no other job. `another`:
-    the forge named it for another job than before.
+    An announcement that was heard before (they are told anew after a restart) is no other job, and the
+    first one that is heard of a runner whose worker was seen is that worker's, told late. `another`: the
+    forge named it for another job than before.
     """
     first = row.hard is None
-    new_job = row.over is not None and (another or announced not in ("", row.announced))
+    late = not row.announced and row.worker is not None
+    new_job = row.over is not None and (another or (announced not in ("", row.announced) and not late))
     row = replace(
         row,
         signs=row.signs + 1,
@@ -146,5 +148,5 @@ def lapse(t: Turn, row: Runner) -> Runner:
     """
     listening = row.listening if row.listening is not None else t.now
     fence = replace(row.fence, sent=None, refused=None) if row.fence.accepted is None else row.fence
-    row = replace(row, consumes=False, fence=fence, stuck="", listening=listening)
+    row = replace(row, consumes=False, fence=fence, stuck="", listening=listening, untaken=None)
     return t.put_runner(move_runner(row, RunnerState.LISTENING, t.now))

@@ -105,6 +105,51 @@ def test_a_soft_sign_before_listening_lapses_into_a_state_that_can_expire() -> N
     assert world.runner(name).nominations > 0
 
 
+def test_a_runner_that_hung_is_looked_up_again_after_its_sign_lapsed_and_spent_when_missing() -> None:
+    """Simulator, hostile, seed 1: it had been looked up before the offer, was supply again after the lapse,
+    and kept its whole class back although its registration was long gone."""
+    world = World()
+    (name,) = world.listening(1)
+    (command,) = of(world.wait(MINUTE), cm.LookUpRunner)
+    world.feed(ev.RunnerLookedUp(name, command.token, busy=False, connected=True))
+    world.sign(name, Sign.ACKNOWLEDGED)
+    stuck, *_ = of(world.wait(2 * MINUTE), cm.LookUpRunner)
+    world.feed(ev.RunnerLookedUp(name, stuck.token, busy=False, connected=True))
+    world.wait(13 * MINUTE)
+    assert world.runner(name).state is S.LISTENING
+    for _ in range(2):
+        (command,) = of(world.wait(MINUTE), cm.LookUpRunner)
+        world.feed(ev.ScopeAnswered(command.scope))
+        world.feed(ev.RunnerLookedUp(name, command.token, missing=True))
+    gate = world.runner(name).gate
+    assert gate is not None
+    assert gate.rule.value == "spent"
+
+
+def test_the_first_announcement_after_its_worker_was_seen_is_that_workers() -> None:
+    """Simulator, hostile, seed 1: told late, after the end of the job, it made a finished runner run for ever."""
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.WORKER)
+    world.in_progress(1, name)
+    world.completed(1, name)
+    assert world.runner(name).state is S.FINISHING
+    world.sign(name, Sign.ANNOUNCED, "12:00:00Z: Running job: build")
+    row = world.runner(name)
+    assert (row.state, row.announced) == (S.FINISHING, "12:00:00Z: Running job: build")
+    assert row.over is not None
+
+
+def test_an_announcement_after_an_end_without_a_worker_is_another_job() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    world.completed(1, name, "cancelled")
+    assert world.runner(name).state is S.FINISHING
+    world.sign(name, Sign.ANNOUNCED, "12:00:00Z: Running job: test")
+    assert (world.runner(name).state, world.runner(name).over) == (S.RUNNING, None)
+
+
 def test_assigned_is_shown_as_stuck_after_two_minutes_and_looked_up_once() -> None:
     world = World()
     (name,) = world.listening(1)
