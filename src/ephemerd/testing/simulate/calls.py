@@ -157,7 +157,7 @@ class Calls:
 
         def effect(fault: Fault | None) -> ev.Event:
             if fault is None:
-                self.daemon.handle(ev.ScopeAnswered(scope))
+                self._answered_at[scope] = self.time.now
             return event
 
         self._call("find", scope, effect)
@@ -182,6 +182,7 @@ class Calls:
             self._answer(1, lambda: ev.StartFailed(command.runner, fault))
             return
         env = self.runtime.start(command.runner, command.pool, made)
+        env.followed = self.daemon.life
         self._answer(60, lambda: ev.EnvironmentStarted(command.runner, env.reference))
 
     def _probe(self, command: cm.ProbeRunner) -> None:
@@ -279,8 +280,9 @@ class Calls:
         env = self.runtime.environments.get(command.runner)
         if env is None:
             return
+        env.followed = self.daemon.life
         for sign, detail in list(env.signs):
-            self.time.after(5, self.daemon.signed, env.name, sign, detail)
+            self.time.after(5, self.daemon.signed, env, sign, detail)
         if not env.alive:
             self.time.after(10, self.daemon.exited, env)
 

@@ -203,13 +203,14 @@ class ModelDaemon:
         """A webhook arrives; while the daemon is down it fails and is lost."""
         self.handle(ev.JobReported(report, Told.WEBHOOK))
 
-    def signed(self, name: str, sign: Sign, detail: str) -> None:
+    def signed(self, env: TrueEnvironment, sign: Sign, detail: str) -> None:
         """A followed file told something."""
-        self.handle(ev.SignSeen(RunnerId(name), sign, detail))
+        if env.followed == self.life:
+            self.handle(ev.SignSeen(RunnerId(env.name), sign, detail))
 
     def exited(self, env: TrueEnvironment) -> None:
-        """An environment ended by itself."""
-        if env.removed or env.listed_ended or not self.up:
+        """An environment whose end is waited for ended by itself."""
+        if env.removed or env.listed_ended or not self.up or env.followed != self.life:
             return
         env.listed_ended = True
         self.handle(ev.EnvironmentExited(RunnerId(env.name), env.code, 0))

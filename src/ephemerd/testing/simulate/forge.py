@@ -55,6 +55,7 @@ class ModelForge:
         self.offer: Callable[[TrueRegistration, TrueJob], None] = lambda _registration, _job: None
         self.outage_until = 0
         self.outage_kind = ""
+        self.served: dict[tuple[str, tuple[str, ...]], int] = {}
         self._next_id = 1_000
         self._assigning = False
 
@@ -252,7 +253,7 @@ class ModelForge:
         registration.holds, registration.assigned = job, self.time.now
         job.held_by = registration.name
         job.offers += 1
-        job.waited = 0
+        self.served[job.key.repository, job.labels] = self.time.now
         if self.rng.random() < self.weather.registration_404_on_assignment:
             self.outcome.happened("registration_404_on_assignment")
             self.forget(registration)

@@ -1,7 +1,8 @@
 """Liveness of one run, from the truth (DOMAIN.md section 8): what must happen in the end, and by when.
 
 I2  a queued job that a pool can serve is started within boot + one reconcile interval + backoff once a slot
-    is free; time in which the forge is out, holds the job back, or the daemon is down does not count
+    is free; time in which the forge is out, holds the job back, or the daemon is down does not count. While
+    jobs of its class (repository and labels) are being started, the free slots are theirs, and it is in line
 I4  what was made is gone 5 min after the last deadline that can end it
 """
 
@@ -71,7 +72,10 @@ class Liveness:
         for job in self.daemon.forge.queued.values():
             if self.daemon.forge.held_back(job) or job.key.id in self.lost:
                 continue
-            if any(free[pool.host] > 0 for pool in self._pools(job)):
+            served = self.daemon.forge.served.get((job.key.repository, job.labels), 0)
+            if self.daemon.time.now - served <= LOOK_EVERY:
+                job.waited = 0
+            elif any(free[pool.host] > 0 for pool in self._pools(job)):
                 job.waited += LOOK_EVERY
                 if job.waited > self.limit:
                     self._lose(job)

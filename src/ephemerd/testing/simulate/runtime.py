@@ -33,7 +33,7 @@ class ModelRuntime:
         rng: random.Random,
         outcome: Outcome,
         forge: ModelForge,
-        sign: Callable[[str, Sign, str], None],
+        sign: Callable[[TrueEnvironment, Sign, str], None],
         exited: Callable[[TrueEnvironment], None],
     ) -> None:
         self.time, self.weather, self.rng, self.outcome, self.forge = time, weather, rng, outcome, forge
@@ -79,7 +79,7 @@ class ModelRuntime:
     def _tell(self, env: TrueEnvironment, sign: Sign) -> None:
         detail = f"{self.time.now}: {sign.value}"
         env.signs.append((sign, detail))
-        self.time.after(int(self.rng.random() * FOLLOW), self._sign, env.name, sign, detail)
+        self.time.after(int(self.rng.random() * FOLLOW), self._sign, env, sign, detail)
 
     def offered(self, registration: TrueRegistration, job: TrueJob) -> None:
         """The forge hands a job to a listener."""

@@ -27,7 +27,7 @@ class TrueJob:
     queued    when it was last let into the queue: at first, or when it was approved
     fate      how it ended: ran, killed, cancelled, foreign, rejected, broken, ordered; "" while it has not
     returned  when it last came back to the queue because its runner was taken away
-    waited    ms for which it could have been served and was not, since the weather last interfered
+    waited    ms for which it could have been served and was not, since one of its class was
     """
 
     key: JobKey
@@ -88,6 +88,7 @@ class TrueEnvironment:
     offered, announced, ended   when the listener's lines appeared
     over      its job's work is done, whether or not the worker leaves
     ordered   a person's order or limit asked its listener to stop
+    followed  the life of the daemon that follows its files and waits for its end
     """
 
     name: str
@@ -112,6 +113,7 @@ class TrueEnvironment:
     ignores_stop: bool = False
     removed: bool = False
     fault: str = ""
+    followed: int = 0
     signs: list[tuple[Sign, str]] = field(default_factory=list)
 
     def executing(self) -> bool:
