@@ -7,7 +7,7 @@ Permits and fence intents are made in this file alone.
 
 from __future__ import annotations
 
-from ephemerd.core import backoff, nominate, scopes, signs, verdicts
+from ephemerd.core import backoff, jobs, nominate, scopes, signs, verdicts
 from ephemerd.core.commands import Deregister, Destroy, LookUpRunner, ProbeRunner
 from ephemerd.core.decision import VETO, Bounds, Ruling, age_of, bounds_of, decide
 from ephemerd.core.events import FenceAnswered, Probed, RunnerLookedUp
@@ -181,8 +181,15 @@ def _fence(t: Turn, row: Runner, run: GateRun) -> None:
     else:
         token = t.draw("token")
         run = replace(run, phase=GatePhase.FENCING, token=token, deadline=t.now + QUESTION_LIMIT)
+        _remake(t, row, run)
         row = t.change_runner(row, gate=run, fence=replace(row.fence, sent=t.now))
         t.send(Deregister(_intent(t, row, _warrant(row, run), run.rule, run.evidence), token))
+
+
+def _remake(t: Turn, row: Runner, run: GateRun) -> None:
+    """It leaves supply, although it was matched: nobody took it (DOMAIN.md 4.4)."""
+    if run.rule is Rule.EXPIRED and row.surplus_since is None and row.fence.sent is None:
+        jobs.remake(t, row)
 
 
 def _warrant(row: Runner, run: GateRun) -> Warrant:
@@ -337,6 +344,7 @@ def _grant(t: Turn, row: Runner, run: GateRun, verdict: Verdict, warrant: Warran
     bound = bounds.hard if verdict is Verdict.BUSY else bounds.unknown
     verdicts.record(t, row, run, outcome, verdict, _via(run), run.reason, age, bound)
     verdicts.log_destroy(t, row, run, verdict, warrant)
+    _remake(t, row, run)
     if row.environment is None:
         ended = replace(row, gate=None, ending=f"{run.rule.value}: {run.reason}")
         t.put_runner(move_runner(ended, RunnerState.GONE, t.now, consumes=False))

@@ -275,3 +275,12 @@ def prune(t: Turn, most: int = 1_000) -> None:
         if len(finished) <= t.policy.finished_most and t.now - (job.ended or 0) < t.policy.finished_kept:
             break
         t.drop_job(key)
+
+
+def remake(t: Turn, row: Runner) -> None:
+    """A runner that was matched and never taken leaves supply: its job is served anew, once an hour at most."""
+    job = t.state.jobs.get(row.intent) if row.intent is not None else None
+    if job is None or job.status is not JobStatus.QUEUED:
+        return
+    earliest = t.now if job.remade is None else max(t.now, job.remade + t.policy.remake_every)
+    t.change_job(job, remade=earliest, not_before=max(job.not_before, earliest))

@@ -19,7 +19,6 @@ from ephemerd.core.evolve import replace
 from ephemerd.core.transitions import move_runner
 from ephemerd.core.turn import Turn
 from ephemerd.domain.errors import Fault, Remedy
-from ephemerd.domain.job import JobStatus
 from ephemerd.domain.runner import FINAL, GatePhase, Rule, Runner, RunnerState
 
 ASK_AGAIN = 60_000
@@ -285,12 +284,3 @@ def _registration_without_environment(t: Turn, row: Runner, event: RunnerLookedU
     elif t.now - row.leak >= t.policy.look_again:
         t.count("nominations_total", rule=Rule.LEAKED.value)
         t.change_runner(row, leak_again=t.now, unregister=True)
-
-
-def remake(t: Turn, row: Runner) -> None:
-    """A runner that nobody took is destroyed: its job is served anew at most once an hour."""
-    job = t.state.jobs.get(row.intent) if row.intent is not None else None
-    if job is None or job.status is not JobStatus.QUEUED:
-        return
-    earliest = job.remade + t.policy.remake_every if job.remade is not None else 0
-    t.change_job(job, remade=t.now, not_before=max(job.not_before, earliest))

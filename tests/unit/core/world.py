@@ -85,6 +85,7 @@ class World:
         self.core = Core()
         self.now = START
         self.lists = lists
+        self.strict = True
         self.sent: list[cm.Command] = []
         self.steps: list[Step] = []
         self.stored: dict[str, dict[str, Any]] = {}
@@ -127,7 +128,7 @@ class World:
                 rows.pop(name, None)
             else:
                 rows[name] = codec.encode_row(kind, row)
-        assert validate(self.core.state) == []
+        assert not self.strict or validate(self.core.state) == []
         self.sent.extend(step.commands)
         for command in step.commands:
             self._list(command)

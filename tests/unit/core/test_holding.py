@@ -1,0 +1,204 @@
+"""The forge may be holding back: what is not taken is not multiplied (DOMAIN.md 4.4)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from ephemerd.core import commands as cm
+from ephemerd.core import events as ev
+from ephemerd.core.health import assess
+from ephemerd.core.waiting import why_waiting
+from ephemerd.domain.ids import RunnerId
+from ephemerd.domain.pool import FenceKind
+from ephemerd.domain.runner import RunnerState
+from ephemerd.domain.verdict import Sign
+from tests.unit.core.world import APP, GPU, HOUR, MINUTE, SECOND, World, key, of, pool
+
+S = RunnerState
+
+
+def only(world: World) -> str:
+    """Return the name of the one class of demand."""
+    (name,) = world.core.state.index.groups
+    return name
+
+
+def listen(world: World, runner: RunnerId) -> None:
+    world.registered(runner)
+    world.started(runner)
+    world.sign(runner, Sign.LISTENING)
+
+
+def held_back(*, slots: int = 8) -> tuple[World, RunnerId]:
+    """Return a world in which a listener was not taken for 30 s while its job waits."""
+    world = World(slots=slots)
+    (name,) = world.listening(1)
+    world.wait(30 * SECOND)
+    return world, name
+
+
+def test_a_listener_not_taken_for_half_a_minute_holds_its_class() -> None:
+    world = World()
+    world.listening(1)
+    world.wait(30 * SECOND - 1)
+    assert len(world.planned(2)) == 1
+    world, _ = held_back()
+    assert world.planned(2, 3) == []
+    assert world.core.state.classes[only(world)].held
+
+
+def test_fp_20_the_reason_is_said_with_the_job() -> None:
+    world, _ = held_back()
+    world.queued(2)
+    assert "seems to hold back" in why_waiting(world.core.state, key(2), world.now)
+    world.wait(90 * SECOND)
+    health = assess(world.core.state, world.now)
+    assert health.status == "degraded"
+    assert "github/acme/app/1 is matched but not taken" in health.reasons[0]
+
+
+def test_a_listener_that_waits_is_looked_up_once() -> None:
+    world, name = held_back()
+    (command,) = of(world.sent, cm.LookUpRunner)
+    assert command.runner == name
+    world.feed(ev.RunnerLookedUp(name, command.token, busy=False, connected=True))
+    assert of(world.wait(9 * MINUTE), cm.LookUpRunner) == []
+
+
+def test_a_look_up_that_got_no_answer_is_repeated() -> None:
+    world, name = held_back()
+    assert [c.runner for c in of(world.wait(5 * MINUTE), cm.LookUpRunner)][:1] == [name]
+
+
+def test_each_one_taken_doubles_the_allowance() -> None:
+    world = World(slots=100)
+    first, second = world.listening(1, 2)
+    world.wait(30 * SECOND)
+    assert world.planned(*range(3, 20)) == []
+    waiting = [second]
+    taken, made = first, []
+    for number in (1, 2, 3):
+        world.queued(*range(number + 1, 20))  # told anew, so that none wants confirming
+        before = world.count(cm.Register)
+        world.in_progress(number, taken)
+        fresh = [c.runner for c in of(world.sent, cm.Register)[before:]]
+        made.append(len(fresh))
+        for name in fresh:
+            listen(world, name)
+        world.wait(31 * SECOND)
+        waiting += fresh
+        taken = waiting.pop(0)
+    assert made == [1, 2, 4]
+
+
+def test_the_class_is_let_go_when_no_listener_waits_any_more() -> None:
+    world, name = held_back()
+    world.queued(2, 3)
+    step = world.in_progress(1, name)
+    assert len(of(step.commands, cm.Register)) == 2
+    assert not world.core.state.classes[only(world)].held
+
+
+def test_it_is_let_go_as_well_when_the_listener_ends() -> None:
+    world, name = held_back()
+    world.queued(2)
+    step = world.exited(name)
+    assert len(of(step.commands, cm.Register)) == 2
+
+
+def test_another_class_is_not_held() -> None:
+    world = World(pool(), pool("big", labels=GPU))
+    world.listening(1)
+    world.wait(30 * SECOND)
+    assert len(world.planned(2, labels=GPU)) == 1
+
+
+def test_one_of_which_the_registration_was_missed_holds_nothing() -> None:
+    """It is no supply: the forge cannot give it a job, so that its waiting says nothing."""
+    world, name = held_back()
+    (command,) = of(world.sent, cm.LookUpRunner)
+    world.feed(ev.ScopeAnswered(APP))
+    world.feed(ev.RunnerLookedUp(name, command.token, missing=True))
+    assert world.count(cm.Register) == 2
+    world.wait(30 * SECOND)
+    assert not world.core.state.classes[only(world)].held
+    assert len(world.planned(2)) == 1
+
+
+def test_fp_22_a_ghost_is_no_supply_from_the_first_look_on_and_spent_from_the_second() -> None:
+    world, name = held_back()
+    (command,) = of(world.sent, cm.LookUpRunner)
+    world.feed(ev.ScopeAnswered(APP))
+    world.feed(ev.RunnerLookedUp(name, command.token, missing=True))
+    assert world.runner(name).lost == world.now
+    (again,) = of(world.wait(MINUTE), cm.LookUpRunner)
+    world.feed(ev.ScopeAnswered(APP))
+    step = world.feed(ev.RunnerLookedUp(name, again.token, missing=True))
+    gate = world.runner(name).gate
+    assert gate is not None
+    assert gate.rule.value == "spent"
+    assert [c.runner for c in of(step.commands, cm.ProbeRunner)] == [name]
+
+
+def expire(world: World, name: RunnerId) -> None:
+    """Let a listener expire: looked up, probed idle, deregistered, probed idle again, destroyed."""
+    seen_until = world.now + 11 * MINUTE
+    done = len(world.sent)
+    while world.now < seen_until and world.runner(name).state is not S.GONE:
+        for command in world.sent[done:]:
+            done += 1
+            if isinstance(command, cm.LookUpRunner) and command.runner == name:
+                world.feed(ev.RunnerLookedUp(name, command.token, busy=False, connected=True))
+            elif isinstance(command, cm.ProbeRunner) and command.runner == name:
+                world.probed(command)
+            elif isinstance(command, cm.Deregister) and command.intent.runner == name:
+                world.deregistered(command)
+            elif isinstance(command, cm.Destroy) and command.permit.runner == name:
+                world.destroyed(command)
+            elif isinstance(command, cm.LookUpJob):
+                world.feed(ev.JobLookedUp(command.job, command.token, world.waiting[command.job]))
+        world.wait(SECOND)
+    assert world.runner(name).state is S.GONE
+    assert world.runner(name).ending.startswith("expired")
+
+
+def remakes(world: World) -> list[int]:
+    """Let runner after runner expire for four hours; return the minutes at which one was made."""
+    made = []
+    began, done = world.now, 0
+    while world.now - began < 4 * HOUR:
+        fresh = of(world.sent, cm.Register)[done:]
+        for command in fresh:
+            made.append((world.runner(command.runner).created - began) // MINUTE)
+            listen(world, command.runner)
+            expire(world, command.runner)
+        done += len(fresh)
+        if not fresh:
+            for question in of(world.wait(5 * SECOND), cm.LookUpJob):
+                world.feed(ev.JobLookedUp(question.job, question.token, world.waiting[question.job]))
+    return made
+
+
+def test_what_expires_untaken_is_remade_at_once_and_then_once_an_hour() -> None:
+    world = World(slots=8)
+    world.queued(1)
+    made = remakes(world)
+    assert made[:2] == [0, 10]
+    assert all(59 <= later - earlier <= 71 for earlier, later in pairwise(made[1:]))
+    assert len(made) in (5, 6)
+
+
+def test_the_same_holds_where_there_is_no_fence() -> None:
+    world = World(pool(fence=FenceKind.NONE), slots=8)
+    world.queued(1)
+    made = remakes(world)
+    assert made[:2] == [0, 10]
+    assert len(made) in (5, 6)
+
+
+def test_a_job_that_is_taken_in_the_end_owes_nothing() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    expire(world, name)
+    world.queued(2)
+    assert world.job(2).not_before == 0

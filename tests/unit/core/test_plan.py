@@ -1,0 +1,495 @@
+"""What is provisioned: supply against demand, in which order, up to which limits, on whose word."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ephemerd.core import commands as cm
+from ephemerd.core import events as ev
+from ephemerd.core.validate import validate
+from ephemerd.domain.job import ForgeStatus, JobStatus, Told
+from ephemerd.domain.pool import Host
+from ephemerd.domain.runner import RunnerState
+from ephemerd.domain.verdict import Sign
+from tests.unit.core.world import (
+    APP,
+    GPU,
+    HOUR,
+    LABELS,
+    MINUTE,
+    NO_ANSWER,
+    ORG,
+    SECOND,
+    World,
+    key,
+    of,
+    pool,
+    report,
+)
+
+S = RunnerState
+F = ForgeStatus
+
+
+def intents(world: World) -> list[int]:
+    """Return the jobs for which runners were made, in order."""
+    rows = [world.core.state.runners[command.runner] for command in of(world.sent, cm.Register)]
+    return [row.intent.id for row in rows if row.intent is not None]
+
+
+# -- where -------------------------------------------------------------------------------------------
+
+
+def test_demand_goes_to_the_most_specific_pool_that_serves_it() -> None:
+    world = World(pool("big", labels=GPU), pool("small"))
+    (first,) = world.planned(1)
+    (second,) = world.planned(2, labels=GPU)
+    assert world.runner(first).pool == "small"
+    assert world.runner(second).pool == "big"
+
+
+def test_a_wider_pool_helps_when_the_specific_one_is_full() -> None:
+    world = World(pool("big", labels=GPU), pool("small", max_concurrent=1))
+    first, second = world.planned(1, 2)
+    assert [world.runner(first).pool, world.runner(second).pool] == ["small", "big"]
+
+
+def test_fp_45_one_class_for_all_spellings() -> None:
+    world = World()
+    world.queued(1, labels=("Self-Hosted", "LINUX"))
+    world.queued(2, labels=("linux", "self-hosted", "linux", " "))
+    assert len(world.core.state.index.groups) == 1
+    assert [command.labels for command in of(world.sent, cm.Register)] == [LABELS, LABELS]
+
+
+def test_fp_46_no_runner_for_a_label_that_no_pool_has() -> None:
+    assert World().planned(1, labels=("self-hosted", "linux", "arm64")) == []
+
+
+def test_fp_47_no_labels_match_nothing_unless_a_pool_says_so() -> None:
+    assert World().planned(1, labels=()) == []
+    assert len(World(pool(unlabelled=True)).planned(1, labels=())) == 1
+
+
+def test_a_scope_that_does_not_serve_the_repository_is_no_place() -> None:
+    world = World(pool("app"), pool("org", scope=ORG))
+    (name,) = world.planned(1, repository="acme/lib")
+    assert world.runner(name).pool == "org"
+
+
+def test_least_flexible_demand_is_matched_first_so_that_nothing_is_made_too_many() -> None:
+    """A wide runner listens; the job that only it can take gets it, and the other job a small one."""
+    world = World(pool("big", labels=GPU), pool("small"), slots=2)
+    (wide,) = world.listening(1, labels=GPU)
+    world.completed(1, how="cancelled")
+    (narrow,) = world.planned(2, 3, labels=GPU)
+    assert world.runner(narrow).pool == "big"
+    world = World(pool("big", labels=GPU), pool("small"), slots=3)
+    (wide,) = world.listening(1, labels=GPU)
+    world.completed(1, how="cancelled")
+    assert world.planned(2) == []  # the wide one serves it
+    (narrow,) = world.planned(3, labels=GPU)
+    assert world.runner(narrow).pool in ("small", "big")
+    assert world.runner(wide).surplus_since is None
+
+
+# -- in which order ----------------------------------------------------------------------------------
+
+
+def test_oldest_first_within_a_class() -> None:
+    world = World(slots=1)
+    world.queued(5, 3, 4)
+    assert intents(world) == [5]
+    for job, nxt in ((5, 3), (3, 4)):
+        name = world.last(cm.Register).runner
+        world.registered(name)
+        world.started(name)
+        world.in_progress(job, name)
+        world.exited(name)
+        assert intents(world)[-1] == nxt
+
+
+def test_fp_48_classes_take_turns_and_none_starves_another() -> None:
+    world = World(pool(scope=ORG), slots=4)
+    world.queued(*range(1, 11), repository="acme/app")
+    world.queued(*range(20, 24), repository="acme/lib")
+    for _ in range(4):
+        name = of(world.sent, cm.Register)[len(world.core.state.runners) - 4].runner
+        row = world.runner(name)
+        world.registered(name)
+        world.started(name)
+        assert row.intent is not None
+        world.in_progress(row.intent.id, name, repository=row.intent.repository)
+        world.exited(name)
+    made = intents(world)
+    assert made[:4] == [1, 2, 3, 4]
+    assert made[4:8] == [5, 20, 6, 21]
+
+
+def test_a_new_class_takes_its_turn_behind_those_that_wait() -> None:
+    world = World(pool(scope=ORG), slots=1)
+    world.queued(1, 2, repository="acme/app")
+    world.queued(3, repository="acme/lib")
+    for number in (1, 2):
+        name = world.last(cm.Register).runner
+        world.registered(name)
+        world.in_progress(number, name)
+        world.exited(name)
+    assert intents(world) == [1, 2, 3]
+
+
+def test_fp_48_a_matrix_of_256_on_four_slots() -> None:
+    world = World(slots=4)
+    world.strict = False  # a recount after each of 1,300 events takes longer than they do
+    world.queued(*range(1, 257))
+    assert (world.count(cm.Register), world.held) == (4, 4)
+    done = 0
+    while done < 256:
+        name = min(
+            (row.id for row in world.core.state.runners.values() if row.state is S.REGISTERING),
+            key=lambda found: world.runner(found).order,
+        )
+        world.registered(name)
+        world.started(name)
+        intent = world.runner(name).intent
+        assert intent is not None
+        world.in_progress(intent.id, name)
+        world.completed(intent.id, name)
+        world.exited(name)
+        done += 1
+        assert world.held <= 4
+    assert intents(world) == list(range(1, 257))
+    assert world.held == 0
+    assert validate(world.core.state) == []
+
+
+# -- up to which limits ------------------------------------------------------------------------------
+
+
+@given(
+    slots=st.integers(0, 4),
+    most=st.integers(0, 4),
+    numbers=st.lists(st.integers(1, 12), min_size=1, max_size=12),
+)
+def test_slots_and_max_concurrent_are_never_exceeded(slots: int, most: int, numbers: list[int]) -> None:
+    world = World(pool(max_concurrent=most), slots=slots)
+    made = world.planned(*numbers)
+    assert len(made) == min(slots, most, len(set(numbers)))
+    assert world.held == len(made)
+
+
+def test_pools_share_the_slots_of_their_host() -> None:
+    world = World(pool("a"), pool("b", labels=GPU, host="there"), hosts=(Host("here", 1), Host("there", 2)))
+    assert len(world.planned(1, 2, 3)) == 3
+    assert world.core.state.index.held == {"here": 1, "there": 2}
+
+
+def test_supply_on_its_way_is_supply() -> None:
+    world = World()
+    world.planned(1)
+    assert world.queued(1) == ()
+    world.wait(20 * SECOND)
+    assert world.count(cm.Register) == 1
+
+
+def test_fp_12_after_a_wait_for_the_slot_the_need_is_checked_again() -> None:
+    world = World(slots=1)
+    (name,) = world.listening(1)
+    world.queued(2)
+    world.in_progress(2, name)  # it takes the one that waited for a slot
+    world.completed(2, name)
+    world.in_progress(1, "somebody-elses")
+    step = world.exited(name)
+    assert of(step.commands, cm.Register) == []
+
+
+def test_fp_49_cancelled_while_its_runner_boots_and_kept_for_the_next() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.completed(1, how="cancelled")
+    assert world.planned(2) == []
+    assert world.runner(name).surplus_since is None
+
+
+# -- on whose word -----------------------------------------------------------------------------------
+
+
+def stale(world: World, *numbers: int) -> cm.LookUpJob:
+    """Have jobs wait for the only slot until they want confirming, free it, and return the question."""
+    (name,) = world.listening(99)
+    world.in_progress(99, name)
+    world.queued(*numbers)
+    world.wait(61 * SECOND)
+    world.exited(name)
+    return world.last(cm.LookUpJob)
+
+
+def test_fp_18_fresh_demand_is_not_asked_about() -> None:
+    world = World(slots=1)
+    (name,) = world.listening(99)
+    world.in_progress(99, name)
+    world.queued(1)
+    world.wait(60 * SECOND)
+    step = world.exited(name)
+    assert len(of(step.commands, cm.Register)) == 1
+    assert world.count(cm.LookUpJob) == 0
+
+
+def test_fp_15_old_demand_is_confirmed_before_a_slot_is_spent_on_it() -> None:
+    world = World(slots=1)
+    question = stale(world, 1)
+    assert question.job == key(1)
+    assert world.count(cm.Register) == 1
+    assert world.core.state.index.reserved == {"here": 1}
+    assert world.core.state.slots_free("here") == 0
+    step = world.job_answer(question, F.QUEUED)
+    assert len(of(step.commands, cm.Register)) == 1
+    assert world.core.state.index.reserved == {}
+
+
+@pytest.mark.parametrize("status", [F.IN_PROGRESS, F.COMPLETED])
+def test_only_in_progress_and_completed_are_a_no(status: ForgeStatus) -> None:
+    world = World(slots=1)
+    step = world.job_answer(stale(world, 1), status, runner_name="somebody-elses", conclusion="success")
+    assert step.commands == ()
+    assert world.core.state.index.reserved == {}
+    assert world.held == 0
+
+
+def test_waiting_moves_the_state_and_frees_the_slot() -> None:
+    world = World(slots=1)
+    step = world.job_answer(stale(world, 1), F.WAITING)
+    assert step.commands == ()
+    assert world.job(1).status is JobStatus.WAITING
+    assert world.core.state.index.reserved == {}
+
+
+@pytest.mark.parametrize("status", [F.OTHER, F.QUEUED])
+def test_anything_else_goes_on(status: ForgeStatus) -> None:
+    world = World(slots=1)
+    step = world.job_answer(stale(world, 1), status)
+    assert len(of(step.commands, cm.Register)) == 1
+
+
+def test_an_error_goes_on_too_once_the_scope_may_be_called() -> None:
+    world = World(slots=1)
+    world.job_fault(stale(world, 1))
+    sent = world.wait(MINUTE)
+    assert len(of(sent, cm.Register)) == 1
+    assert world.job(1).unconfirmed is not None
+
+
+def test_a_not_found_goes_on_once_and_is_looked_into() -> None:
+    world = World(slots=1)
+    step = world.job_answer(stale(world, 1), None)
+    assert len(of(step.commands, cm.Register)) == 1
+    assert [command.job for command in of(world.wait(MINUTE), cm.LookUpJob)] == [key(1)]
+
+
+def test_no_answer_goes_on_after_fifteen_seconds() -> None:
+    world = World(slots=1)
+    stale(world, 1)
+    assert of(world.wait(15 * SECOND - 1), cm.Register) == []
+    assert world.core.state.index.reserved == {"here": 1}
+    assert len(of(world.wait(1), cm.Register)) == 1
+    assert world.core.state.index.reserved == {}
+
+
+def test_a_late_answer_after_that_still_counts() -> None:
+    world = World(slots=1)
+    question = stale(world, 1)
+    world.wait(15 * SECOND)
+    world.job_answer(question, F.COMPLETED, conclusion="cancelled")
+    assert world.job(1).status is JobStatus.DONE
+
+
+def test_at_most_one_unconfirmable_try_a_job_and_hour() -> None:
+    world = World(slots=1, lists=False)
+    stale(world, 1)
+    began = world.now
+    tries = []
+    while world.now - began < 3 * HOUR:
+        for command in of(world.wait(SECOND), cm.Register):
+            tries.append(world.now)
+            world.registered(command.runner)
+            world.started(command.runner)
+            world.sign(command.runner, Sign.LISTENING)
+            world.exited(command.runner)
+    assert len(tries) == 3
+    assert all(later - earlier >= HOUR for earlier, later in pairwise(tries))
+
+
+def test_a_reserved_slot_is_nobody_elses() -> None:
+    world = World(pool(scope=ORG), slots=1)
+    question = stale(world, 1)
+    assert of(world.queued(50, repository="acme/lib"), cm.Register) == []
+    world.job_answer(question, F.COMPLETED)
+    assert world.last(cm.Register).runner in world.core.state.runners
+    assert intents(world)[-1] == 50
+
+
+def test_no_more_questions_than_slots() -> None:
+    world = World(slots=1)
+    stale(world, *range(1, 20))
+    assert world.count(cm.LookUpJob) == 1
+
+
+def test_a_listing_confirms_as_well_as_a_delivery() -> None:
+    world = World(slots=1)
+    (name,) = world.listening(99)
+    world.in_progress(99, name)
+    world.queued(1)
+    world.wait(10 * MINUTE)
+    world.told(report(1, F.QUEUED), Told.LISTING)
+    step = world.exited(name)
+    assert len(of(step.commands, cm.Register)) == 1
+
+
+# -- swaps and replacements --------------------------------------------------------------------------
+
+
+def test_fp_14_a_plain_swap_starts_no_third_runner() -> None:
+    world = World(slots=4)
+    a, b = world.listening(1, 2)
+    world.in_progress(1, b)
+    world.in_progress(2, a)
+    world.completed(1, b)
+    world.exited(b)
+    world.completed(2, a)
+    world.exited(a)
+    world.wait(MINUTE)
+    assert world.count(cm.Register) == 2
+
+
+def test_fp_14_swapped_and_stranded_gets_one_replacement_at_once() -> None:
+    world = World(slots=4)
+    a, b = world.planned(1, 2)
+    for name in (a, b):
+        world.registered(name)
+        world.started(name)
+    world.sign(a, Sign.LISTENING)
+    world.in_progress(2, a)
+    step = world.exited(b, 1)
+    assert len(of(step.commands, cm.Register)) == 1
+    world.wait(20 * SECOND)
+    assert world.count(cm.Register) == 3
+
+
+def test_fp_13_demand_is_demand_until_seen_otherwise() -> None:
+    world = World(slots=1, lists=False)
+    question = stale(world, 1)
+    world.job_answer(question, F.QUEUED)
+    world.wait(3 * HOUR)
+    assert world.job(1).status is JobStatus.QUEUED
+    assert world.core.state.index.by_status["queued"] == 1
+
+
+def test_fp_25_two_runners_for_one_job_are_both_in_the_books() -> None:
+    world = World(slots=4)
+    (a,) = world.listening(1)
+    world.sign(a, Sign.OFFERED)
+    world.wait(2 * MINUTE)
+    for command in of(world.sent, cm.LookUpJob):
+        world.job_answer(command, F.QUEUED)
+    b = world.last(cm.Register).runner
+    assert a != b
+    assert world.held == 2
+    world.exited(b)
+    assert world.runner(a).state is S.ASSIGNED
+
+
+# -- bound, and the job has no name yet ---------------------------------------------------------------
+
+
+def test_a_soft_sign_stands_for_a_unit_of_demand_for_two_minutes() -> None:
+    world = World(slots=4)
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ACKNOWLEDGED)
+    assert world.runner(name).consumes
+    assert of(world.wait(2 * MINUTE - 1), cm.Register) == []
+    sent = world.wait(1)
+    assert not world.runner(name).consumes
+    (question,) = of(sent, cm.LookUpJob)
+    assert len(of(world.job_answer(question, F.QUEUED).commands, cm.Register)) == 1
+
+
+def test_fp_5_a_hard_sign_stands_for_it_until_the_job_has_a_name() -> None:
+    world = World(slots=4)
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED)
+    world.sign(name, Sign.WORKER)
+    world.wait(50 * SECOND)
+    assert world.count(cm.Register) == 1
+    world.in_progress(1, name)
+    assert not world.runner(name).consumes
+    assert world.count(cm.Register) == 1
+
+
+def test_a_hard_sign_is_named_by_asking_about_the_job_that_could_be_the_one() -> None:
+    world = World(slots=4)
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED)
+    world.sign(name, Sign.WORKER)
+    (question,) = of(world.wait(MINUTE), cm.LookUpJob)
+    assert question.job == key(1)
+    world.job_answer(question, F.IN_PROGRESS, runner_name=name)
+    row = world.runner(name)
+    assert (row.job, row.consumes) == (key(1), False)
+    assert world.count(cm.Register) == 1
+
+
+def test_when_the_forge_says_that_all_of_them_wait_the_runner_stands_for_none() -> None:
+    world = World(slots=4)
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED)
+    world.sign(name, Sign.WORKER)
+    (question,) = of(world.wait(MINUTE), cm.LookUpJob)
+    step = world.job_answer(question, F.QUEUED)
+    assert not world.runner(name).consumes
+    assert len(of(step.commands, cm.Register)) == 1
+
+
+def test_a_hard_sign_stands_for_it_also_after_the_runner_is_gone() -> None:
+    world = World(slots=4)
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED)
+    world.sign(name, Sign.WORKER)
+    step = world.exited(name)
+    assert of(step.commands, cm.Register) == []
+    assert world.runner(name).consumes
+    world.destroyed(world.last(cm.Destroy))
+    world.completed(1, name)
+    assert not world.runner(name).consumes
+    world.registrations.clear()
+    world.wait(HOUR + MINUTE)
+    assert not world.knows(name)
+
+
+def test_one_that_is_gone_is_asked_about_although_the_forge_was_away_when_it_was_due() -> None:
+    """Demand would else be eaten for ever by a runner that nobody looks at again."""
+    world = World(slots=4)
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED)
+    world.sign(name, Sign.WORKER)
+    world.exited(name)
+    world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
+    world.wait(90 * SECOND)
+    assert world.runner(name).consumes
+    world.feed(ev.ScopeAnswered(APP))
+    world.wait(MINUTE)
+    world.job_answer(world.last(cm.LookUpJob), F.QUEUED)
+    assert not world.runner(name).consumes
+    assert world.count(cm.Register) == 2
+
+
+def test_fp_35_a_start_on_a_foreign_runner_removes_the_demand() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, "other-node-7")
+    assert world.runner(name).surplus_since == world.now
+    assert of(world.queued(2), cm.Register) == []
