@@ -24,6 +24,7 @@ from ephemerd.testing.forge_sim.world import Refused, World
 ANSWER_WITHIN_S = 10.0
 KEPT_PER_HOOK = 20_000
 MAX_HOOKS = 20
+"""Hooks of one repository for one event [doc]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +58,14 @@ class Deliverer:
         content_type: str = "json",
         events: tuple[str, ...] = ("workflow_job",),
         active: bool = True,
+        insecure_ssl: str = "0",
     ) -> Hook:
         """Create a hook and send it the ping that GitHub sends at creation."""
-        if len(repository.hooks) >= MAX_HOOKS:
-            raise Refused(422, "Validation Failed")
-        hook = Hook(next(self._hook_ids), url, secret, content_type, events, active, time.time())
+        for event in events:
+            if sum(event in hook.events for hook in repository.hooks.values()) >= MAX_HOOKS:
+                raise Refused(422, f"Validation Failed: {MAX_HOOKS} hooks at most for the event {event}")
+        number, now = next(self._hook_ids), time.time()
+        hook = Hook(number, url, secret, content_type, events, active, now, insecure_ssl)
         repository.hooks[hook.id] = hook
         self.ping(repository, hook)
         return hook

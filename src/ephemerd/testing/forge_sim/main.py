@@ -33,7 +33,7 @@ from ephemerd.testing.forge_sim.broker import Broker
 from ephemerd.testing.forge_sim.deliveries import Deliverer
 from ephemerd.testing.forge_sim.offers import Offers
 from ephemerd.testing.forge_sim.outages import Outages
-from ephemerd.testing.forge_sim.rest import PRIMARY_LIMIT, Limits, Site
+from ephemerd.testing.forge_sim.rest import PRIMARY_LIMIT, Limits, Site, no_such_endpoint
 from ephemerd.testing.forge_sim.truth import TruthLog
 from ephemerd.testing.forge_sim.world import World
 from ephemerd.testing.weather import Weather, WeatherError, load
@@ -158,7 +158,8 @@ async def running(options: Options) -> AsyncIterator[ForgeSim]:
             *rest_hooks.routes(site),
             *Broker(world, offers).routes(),
             *admin.routes(),
-        ]
+        ],
+        exception_handlers={404: no_such_endpoint, 405: no_such_endpoint},
     )
     server = _Server(
         uvicorn.Config(

@@ -6,6 +6,7 @@ Times are seconds since 1970 (wall clock, shown to clients) unless the name ends
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -50,6 +51,7 @@ class Repository:
     hooks: dict[int, Hook] = field(default_factory=dict)
     runners: dict[int, Runner] = field(default_factory=dict)
     runs: dict[int, Run] = field(default_factory=dict)
+    registrations: deque[float] = field(default_factory=deque)
 
     @property
     def full_name(self) -> str:
@@ -183,6 +185,7 @@ class Hook:
     events: tuple[str, ...]
     active: bool
     created_at: float
+    insecure_ssl: str = "0"
     deliveries: list[Delivery] = field(default_factory=list)
 
 

@@ -17,6 +17,9 @@ Json = dict[str, Any]
 SHA = "deadbeef" * 5
 ACCOUNT_ID = 9_000_000_001
 SENDER_ID = 9_000_000_002
+ACTOR = "look-alike-user"
+BRANCH = "main"
+EVENT = "push"
 RUNNER_VERSION = "2.336.0"
 
 _REPOSITORY_URLS = {
@@ -73,15 +76,15 @@ def node_id(prefix: str, number: int) -> str:
 
 def account(base: str, login: str, number: int, kind: str) -> Json:
     """A user or organization as it appears inside other objects."""
-    url = f"{base}/users/{login}"
+    url, site = f"{base}/users/{login}", website(base)
     return {
         "login": login,
         "id": number,
         "node_id": node_id("O" if kind == "Organization" else "U", number),
-        "avatar_url": f"{base}/u/{number}?v=4",
+        "avatar_url": avatar(base, number),
         "gravatar_id": "",
         "url": url,
-        "html_url": f"{base}/{login}",
+        "html_url": f"{site}/{login}",
         "followers_url": f"{url}/followers",
         "following_url": f"{url}/following{{/other_user}}",
         "gists_url": f"{url}/gists{{/gist_id}}",
@@ -96,31 +99,93 @@ def account(base: str, login: str, number: int, kind: str) -> Json:
     }
 
 
+def website(base: str) -> str:
+    """Where people look, for the API's ``base``."""
+    return base.removesuffix("/api/v3")
+
+
+def avatar(base: str, number: int) -> str:
+    """The picture of an account; nothing is served there."""
+    return f"{website(base)}/avatars/u/{number}?v=4"
+
+
+def organization_json(base: str, login: str) -> Json:
+    """The organization of a delivery."""
+    url = f"{base}/orgs/{login}"
+    return {
+        "login": login,
+        "id": ACCOUNT_ID,
+        "node_id": node_id("O", ACCOUNT_ID),
+        "url": url,
+        "repos_url": f"{url}/repos",
+        "events_url": f"{url}/events",
+        "hooks_url": f"{url}/hooks",
+        "issues_url": f"{url}/issues",
+        "members_url": f"{url}/members{{/member}}",
+        "public_members_url": f"{url}/public_members{{/member}}",
+        "avatar_url": avatar(base, ACCOUNT_ID),
+        "description": "Invented organization of a forge look-alike",
+    }
+
+
 def repository_json(base: str, repository: Repository) -> Json:
     """A repository."""
     url = f"{base}/repos/{repository.full_name}"
+    page = f"{website(base)}/{repository.full_name}"
+    host = page.partition("://")[2]
+    return {
+        **_short_repository(base, repository),
+        "owner": account(base, repository.owner, ACCOUNT_ID, "Organization"),
+        **{key: url + tail for key, tail in _REPOSITORY_URLS.items()},
+        "created_at": "2025-02-03T09:11:40Z",
+        "updated_at": "2026-11-28T17:02:11Z",
+        "pushed_at": "2026-11-29T13:58:02Z",
+        "git_url": f"git://{host}.git",
+        "ssh_url": f"ssh://git@{host}.git",
+        "clone_url": f"{page}.git",
+        "svn_url": page,
+        "homepage": None,
+        "size": 0,
+        "stargazers_count": 0,
+        "watchers_count": 0,
+        "language": "Python",
+        "has_issues": True,
+        "has_projects": True,
+        "has_downloads": True,
+        "has_wiki": True,
+        "has_pages": False,
+        "forks_count": 0,
+        "mirror_url": None,
+        "archived": False,
+        "disabled": False,
+        "open_issues_count": 0,
+        "license": None,
+        "forks": 0,
+        "open_issues": 0,
+        "watchers": 0,
+        "default_branch": BRANCH,
+        "is_template": False,
+        "topics": [],
+        "visibility": "private" if repository.private else "public",
+        "web_commit_signoff_required": False,
+        "custom_properties": {},
+        "allow_forking": False,
+        "has_discussions": False,
+    }
+
+
+def _short_repository(base: str, repository: Repository) -> Json:
+    """What names a repository; all that a run shows of it here."""
     return {
         "id": repository.id,
         "node_id": node_id("R", repository.id),
         "name": repository.name,
         "full_name": repository.full_name,
         "private": repository.private,
-        "owner": account(base, repository.owner, ACCOUNT_ID, "Organization"),
-        "html_url": f"{base}/{repository.full_name}",
+        "html_url": f"{website(base)}/{repository.full_name}",
         "description": "Invented repository of a forge look-alike",
         "fork": False,
-        "url": url,
-        **{key: url + tail for key, tail in _REPOSITORY_URLS.items()},
-        "created_at": "2025-02-03T09:11:40Z",
-        "updated_at": "2026-11-28T17:02:11Z",
-        "pushed_at": "2026-11-29T13:58:02Z",
-        "clone_url": f"{base}/{repository.full_name}.git",
-        "size": 0,
-        "archived": False,
-        "disabled": False,
-        "visibility": "private" if repository.private else "public",
-        "default_branch": "main",
-        "topics": [],
+        "url": f"{base}/repos/{repository.full_name}",
     }
 
 
@@ -131,6 +196,7 @@ def job_json(base: str, job: Job) -> Json:
     section 13). A job cancelled before it had a runner shows ``0`` and ``""`` (section 10.1).
     """
     repo = f"{base}/repos/{job.run.repository.full_name}"
+    page = f"{website(base)}/{job.run.repository.full_name}/actions/runs/{job.run.id}"
     runner_id, runner_name = job.shown_runner or (None, None)
     group: tuple[int | None, str | None] = (1, "Default") if job.shown_runner else (None, None)
     if job.ended and job.shown_runner is None and job.conclusion != "skipped":
@@ -139,13 +205,13 @@ def job_json(base: str, job: Job) -> Json:
         "id": job.id,
         "run_id": job.run.id,
         "workflow_name": job.run.name,
-        "head_branch": "main",
+        "head_branch": BRANCH,
         "run_url": f"{repo}/actions/runs/{job.run.id}",
         "run_attempt": job.attempt,
         "node_id": node_id("CR", job.id),
         "head_sha": SHA,
         "url": f"{repo}/actions/jobs/{job.id}",
-        "html_url": f"{base}/{job.run.repository.full_name}/actions/runs/{job.run.id}/job/{job.id}",
+        "html_url": f"{page}/job/{job.id}",
         "status": job.status.value,
         "conclusion": job.conclusion,
         "created_at": stamp(job.created_at),
@@ -205,28 +271,45 @@ def run_status(run: Run) -> tuple[str, str | None]:
 def run_json(base: str, run: Run) -> Json:
     """A workflow run, without the embedded objects that nobody needs here."""
     repo = f"{base}/repos/{run.repository.full_name}"
+    url, suite = f"{repo}/actions/runs/{run.id}", check_suite(run)
+    actor = account(base, ACTOR, SENDER_ID, "User")
     status, conclusion = run_status(run)
     return {
         "id": run.id,
         "name": run.name,
         "node_id": node_id("WFR", run.id),
-        "head_branch": "main",
+        "check_suite_id": suite,
+        "check_suite_node_id": node_id("CS", suite),
+        "head_branch": BRANCH,
         "head_sha": SHA,
+        "path": ".github/workflows/ci.yml",
+        "display_title": "Invented commit",
         "run_number": run.id % 100_000,
         "run_attempt": run.attempt,
-        "event": "push",
+        "event": EVENT,
         "status": status,
         "conclusion": conclusion,
         "workflow_id": 1,
-        "url": f"{repo}/actions/runs/{run.id}",
-        "html_url": f"{base}/{run.repository.full_name}/actions/runs/{run.id}",
-        "jobs_url": f"{repo}/actions/runs/{run.id}/jobs",
+        "workflow_url": f"{repo}/actions/workflows/1",
+        "url": url,
+        "html_url": f"{website(base)}/{run.repository.full_name}/actions/runs/{run.id}",
+        "jobs_url": f"{url}/jobs",
+        "cancel_url": f"{url}/cancel",
+        "rerun_url": f"{url}/rerun",
+        "check_suite_url": f"{repo}/check-suites/{suite}",
         "pull_requests": [],
         "created_at": stamp(run.created_at),
         "updated_at": stamp(run.created_at),
         "run_started_at": stamp(run.created_at),
-        "repository": {"id": run.repository.id, "full_name": run.repository.full_name},
+        "actor": actor,
+        "triggering_actor": actor,
+        "repository": _short_repository(base, run.repository),
     }
+
+
+def check_suite(run: Run) -> int:
+    """The id of the check suite of a run."""
+    return run.id + 20_000_000_000
 
 
 def runner_json(runner: Runner, *, online: bool, busy: bool) -> Json:
@@ -254,15 +337,8 @@ def delivery_body(base: str, job: Job, action: str) -> bytes:
         "action": action,
         "workflow_job": job_json(base, job),
         "repository": repository_json(base, repository),
-        "organization": {
-            "login": repository.owner,
-            "id": ACCOUNT_ID,
-            "node_id": node_id("O", ACCOUNT_ID),
-            "url": f"{base}/orgs/{repository.owner}",
-            "repos_url": f"{base}/orgs/{repository.owner}/repos",
-            "description": "Invented organization of a forge look-alike",
-        },
-        "sender": account(base, "look-alike-user", SENDER_ID, "User"),
+        "organization": organization_json(base, repository.owner),
+        "sender": {**account(base, ACTOR, SENDER_ID, "User"), "user_view_type": "public"},
     }
     return json.dumps(payload, separators=(",", ":")).encode()
 
@@ -279,7 +355,7 @@ def hook_json(base: str, repository: Repository, hook: Hook) -> Json:
         "events": list(hook.events),
         "config": {
             "content_type": hook.content_type,
-            "insecure_ssl": "0",
+            "insecure_ssl": hook.insecure_ssl,
             "url": hook.url,
             **({"secret": "********"} if hook.secret else {}),
         },

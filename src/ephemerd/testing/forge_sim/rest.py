@@ -12,13 +12,13 @@ import json
 import math
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ephemerd.testing.forge_sim.deliveries import Deliverer
@@ -30,6 +30,7 @@ from ephemerd.testing.forge_sim.world import Refused, World
 API_VERSIONS = ("2022-11-28", "2026-03-10")
 PRIMARY_LIMIT = 5000
 """Requests an hour [doc]; the hour is scaled."""
+GHES_PREFIX = "/api/v3"
 SECONDARY_POINTS = 900
 """Points a minute for each endpoint; a read costs 1, a write 5 [doc]; the minute is scaled."""
 
@@ -119,6 +120,10 @@ class Site:
     token: str
     limits: Limits
 
+    def base(self, request: Request) -> str:
+        """The start of the API's addresses as this caller reaches it; answers point back the same way."""
+        return self.world.base_url + (GHES_PREFIX if request.url.path.startswith(GHES_PREFIX) else "")
+
     def repository(self, request: Request) -> Repository:
         """The repository that the path names, else 404."""
         name = f"{request.path_params['owner']}/{request.path_params['repo']}".lower()
@@ -128,16 +133,37 @@ class Site:
             raise Refused(404, "Not Found") from None
 
 
-def route(site: Site, method: str, path: str, handler: Handler, *, free: bool = False) -> list[Route]:
-    """Make the routes of one endpoint: at the root as on github.com and under ``/api/v3`` as on a GHES."""
+def route(
+    site: Site, method: str, path: str, handler: Handler, *, free: bool = False, needs: str | None = None
+) -> list[Route]:
+    """Make the routes of one endpoint: at the root as on github.com and under ``/api/v3`` as on a GHES.
+
+    ``needs`` is the permission that the endpoint says it wants (github.md, section 2.3).
+    """
+    level = "read" if method == "GET" else "write"
+    accepts = {"x-accepted-github-permissions": f"{needs}={level}"} if needs else {}
 
     async def answer(request: Request) -> Response:
-        return await _answer(request, site, handler, path, free=free)
+        return await _answer(request, site, handler, path, free=free, headers=accepts)
 
-    return [Route(prefix + path, answer, methods=[method]) for prefix in ("", "/api/v3")]
+    return [Route(prefix + path, answer, methods=[method]) for prefix in ("", GHES_PREFIX)]
 
 
-async def _answer(request: Request, site: Site, handler: Handler, template: str, *, free: bool) -> Response:
+async def no_such_endpoint(request: Request, error: Exception) -> Response:
+    """What is asked for at an address, or with a method, that does not exist: 404 as for anything unknown."""
+    body = {"message": "Not Found", "documentation_url": "https://docs.github.com/rest", "status": "404"}
+    return JSONResponse(body, 404)
+
+
+async def _answer(
+    request: Request,
+    site: Site,
+    handler: Handler,
+    template: str,
+    *,
+    free: bool,
+    headers: Mapping[str, str],
+) -> Response:
     began = time.monotonic()
     delay = site.world.weather.rest_delay.draw(site.world.rng("rest")) / 2
     await asyncio.sleep(delay)
@@ -153,7 +179,7 @@ async def _answer(request: Request, site: Site, handler: Handler, template: str,
     if reply.answer_lost:
         await _keep_silent(site, 30.0)
         reply = Reply(504, {"message": "We couldn't respond to your request in time."})
-    response = _respond(request, site, reply)
+    response = _respond(request, site, reply, headers, charged=not free)
     took = round((time.monotonic() - began) * 1000, 3)
     site.world.truth.add(
         "api_call",
@@ -219,13 +245,16 @@ def _refusal(site: Site, refusal: Refused) -> Reply:
     return Reply(refusal.status, body, headers)
 
 
-def _respond(request: Request, site: Site, reply: Reply) -> Response:
+def _respond(
+    request: Request, site: Site, reply: Reply, standing: Mapping[str, str], *, charged: bool
+) -> Response:
     content = b"" if reply.body is None else json.dumps(reply.body, separators=(",", ":")).encode()
     headers = {
         "x-github-request-id": f"{site.world.rng('requests').getrandbits(64):016X}",
         "x-github-media-type": "github.v3; format=json",
         "x-github-api-version-selected": request.headers.get("x-github-api-version", API_VERSIONS[0]),
         **site.limits.headers(),
+        **standing,
         **reply.headers,
     }
     status = reply.status
@@ -234,14 +263,21 @@ def _respond(request: Request, site: Site, reply: Reply) -> Response:
         credential = request.headers.get("authorization", "")
         digest = hashlib.sha256(credential.encode() + b"\0" + content).hexdigest()[:40]
         headers["etag"] = f'W/"{digest}"'
-        headers["cache-control"] = "private, max-age=60, s-maxage=60"
-        if request.headers.get("if-none-match") == headers["etag"]:
-            site.limits.give_back()
+        headers["cache-control"] = "private, max-age=60"
+        if _known(request.headers.get("if-none-match", ""), headers["etag"]):
+            if charged:
+                site.limits.give_back()
             headers |= site.limits.headers()
             status, content = 304, b""
     if content:
         headers["content-type"] = "application/json; charset=utf-8"
     return Response(content, status, headers)
+
+
+def _known(offered: str, etag: str) -> bool:
+    """Whether a caller's ``If-None-Match`` names ``etag``; weak and strong count alike there."""
+    plain = etag.removeprefix("W/")
+    return plain in [one.strip().removeprefix("W/") for one in offered.split(",")]
 
 
 async def json_body(request: Request) -> Json:

@@ -16,18 +16,18 @@ from ephemerd.testing.forge_sim.world import Refused
 
 def routes(site: Site) -> list[Route]:
     """The endpoints of this module."""
-    hooks = "/repos/{owner}/{repo}/hooks"
+    hooks, needs = "/repos/{owner}/{repo}/hooks", "repository_hooks"
     one = f"{hooks}/{{hook_id:int}}"
     delivery = f"{one}/deliveries/{{delivery_id:int}}"
     return [
-        *route(site, "POST", hooks, create_hook),
-        *route(site, "GET", hooks, list_hooks),
-        *route(site, "GET", one, get_hook),
-        *route(site, "DELETE", one, delete_hook),
-        *route(site, "POST", f"{one}/pings", ping_hook),
-        *route(site, "GET", f"{one}/deliveries", list_deliveries),
-        *route(site, "GET", delivery, get_delivery),
-        *route(site, "POST", f"{delivery}/attempts", redeliver),
+        *route(site, "POST", hooks, create_hook, needs=needs),
+        *route(site, "GET", hooks, list_hooks, needs=needs),
+        *route(site, "GET", one, get_hook, needs=needs),
+        *route(site, "DELETE", one, delete_hook, needs=needs),
+        *route(site, "POST", f"{one}/pings", ping_hook, needs=needs),
+        *route(site, "GET", f"{one}/deliveries", list_deliveries, needs=needs),
+        *route(site, "GET", delivery, get_delivery, needs=needs),
+        *route(site, "POST", f"{delivery}/attempts", redeliver, needs=needs),
     ]
 
 
@@ -52,20 +52,21 @@ async def create_hook(request: Request, site: Site) -> Reply:
         content_type=str(config.get("content_type", "form")),
         events=tuple(body.get("events") or ("push",)),
         active=bool(body.get("active", True)),
+        insecure_ssl=str(config.get("insecure_ssl", "0")),
     )
-    return Reply(201, payloads.hook_json(site.world.base_url, repository, hook))
+    return Reply(201, payloads.hook_json(site.base(request), repository, hook))
 
 
 async def list_hooks(request: Request, site: Site) -> Reply:
     """List the hooks of a repository."""
     repository = site.repository(request)
     page, headers = paged(request, site, list(repository.hooks.values()))
-    return Reply(200, [payloads.hook_json(site.world.base_url, repository, hook) for hook in page], headers)
+    return Reply(200, [payloads.hook_json(site.base(request), repository, hook) for hook in page], headers)
 
 
 async def get_hook(request: Request, site: Site) -> Reply:
     """Get one hook."""
-    return Reply(200, payloads.hook_json(site.world.base_url, site.repository(request), _hook(request, site)))
+    return Reply(200, payloads.hook_json(site.base(request), site.repository(request), _hook(request, site)))
 
 
 async def delete_hook(request: Request, site: Site) -> Reply:

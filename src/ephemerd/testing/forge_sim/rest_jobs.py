@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from starlette.requests import Request
 from starlette.routing import Route
 
-from ephemerd.testing.forge_sim import payloads
+from ephemerd.testing.forge_sim import payloads, run_filters
 from ephemerd.testing.forge_sim.model import Job, Run
 from ephemerd.testing.forge_sim.rest import Reply, Site, paged, route
 from ephemerd.testing.forge_sim.world import Refused
-
-MAX_FILTERED_RUNS = 1000
-"""A filtered list of runs ends after so many [doc]."""
 
 
 def routes(site: Site) -> list[Route]:
@@ -24,23 +21,29 @@ def routes(site: Site) -> list[Route]:
         *route(site, "GET", "/", root),
         *route(site, "GET", "/meta", meta),
         *route(site, "GET", "/rate_limit", rate_limit, free=True),
-        *route(site, "GET", repo, get_repository),
-        *route(site, "GET", runs, list_runs),
-        *route(site, "GET", f"{runs}/{{run_id:int}}", get_run),
-        *route(site, "GET", f"{runs}/{{run_id:int}}/jobs", list_jobs),
-        *route(site, "GET", f"{runs}/{{run_id:int}}/attempts/{{attempt:int}}/jobs", list_attempt_jobs),
-        *route(site, "POST", f"{runs}/{{run_id:int}}/cancel", cancel_run),
-        *route(site, "POST", f"{runs}/{{run_id:int}}/force-cancel", cancel_run),
-        *route(site, "POST", f"{runs}/{{run_id:int}}/rerun", rerun_run),
-        *route(site, "POST", f"{runs}/{{run_id:int}}/rerun-failed-jobs", rerun_failed),
-        *route(site, "GET", f"{repo}/actions/jobs/{{job_id:int}}", get_job),
-        *route(site, "POST", f"{repo}/actions/jobs/{{job_id:int}}/rerun", rerun_job),
+        *route(site, "GET", repo, get_repository, needs="metadata"),
+        *route(site, "GET", runs, list_runs, needs="actions"),
+        *route(site, "GET", f"{runs}/{{run_id:int}}", get_run, needs="actions"),
+        *route(site, "GET", f"{runs}/{{run_id:int}}/jobs", list_jobs, needs="actions"),
+        *route(
+            site,
+            "GET",
+            f"{runs}/{{run_id:int}}/attempts/{{attempt:int}}/jobs",
+            list_attempt_jobs,
+            needs="actions",
+        ),
+        *route(site, "POST", f"{runs}/{{run_id:int}}/cancel", cancel_run, needs="actions"),
+        *route(site, "POST", f"{runs}/{{run_id:int}}/force-cancel", cancel_run, needs="actions"),
+        *route(site, "POST", f"{runs}/{{run_id:int}}/rerun", rerun_run, needs="actions"),
+        *route(site, "POST", f"{runs}/{{run_id:int}}/rerun-failed-jobs", rerun_failed, needs="actions"),
+        *route(site, "GET", f"{repo}/actions/jobs/{{job_id:int}}", get_job, needs="actions"),
+        *route(site, "POST", f"{repo}/actions/jobs/{{job_id:int}}/rerun", rerun_job, needs="actions"),
     ]
 
 
 async def root(request: Request, site: Site) -> Reply:
     """Name the entry points."""
-    base = site.world.base_url
+    base = site.base(request)
     return Reply(
         200, {"current_user_url": f"{base}/user", "repository_url": f"{base}/repos/{{owner}}/{{repo}}"}
     )
@@ -54,7 +57,9 @@ async def meta(request: Request, site: Site) -> Reply:
 async def rate_limit(request: Request, site: Site) -> Reply:
     """Show the limits; free of charge. ``rate`` is gone in the newer API version [doc]."""
     core = site.limits.resource()
-    body = {"resources": {"core": core, "actions_runner_registration": {**core, "limit": 10_000}}}
+    # Whether the JIT call draws on the second one is not known (github.md, section 18); here it does not.
+    registration = {"limit": 10_000, "used": 0, "remaining": 10_000, "reset": core["reset"]}
+    body = {"resources": {"core": core, "actions_runner_registration": registration}}
     if request.headers.get("x-github-api-version") != "2026-03-10":
         body["rate"] = core
     return Reply(200, body)
@@ -62,23 +67,21 @@ async def rate_limit(request: Request, site: Site) -> Reply:
 
 async def get_repository(request: Request, site: Site) -> Reply:
     """Get a repository."""
-    return Reply(200, payloads.repository_json(site.world.base_url, site.repository(request)))
+    return Reply(200, payloads.repository_json(site.base(request), site.repository(request)))
 
 
 async def list_runs(request: Request, site: Site) -> Reply:
-    """List runs, newest first; ``status`` takes a status or a conclusion."""
-    wanted = request.query_params.get("status")
+    """List runs, newest first, by the filters of :mod:`run_filters`."""
     runs = sorted(site.repository(request).runs.values(), key=lambda run: -run.id)
-    if wanted is not None:
-        runs = [run for run in runs if wanted in payloads.run_status(run)][:MAX_FILTERED_RUNS]
+    runs = run_filters.chosen(runs, request.query_params)
     page, headers = paged(request, site, runs)
-    shown = [payloads.run_json(site.world.base_url, run) for run in page]
+    shown = [payloads.run_json(site.base(request), run) for run in page]
     return Reply(200, {"total_count": len(runs), "workflow_runs": shown}, headers)
 
 
 async def get_run(request: Request, site: Site) -> Reply:
     """Get one run."""
-    return Reply(200, payloads.run_json(site.world.base_url, _run(request, site)))
+    return Reply(200, payloads.run_json(site.base(request), _run(request, site)))
 
 
 async def list_jobs(request: Request, site: Site) -> Reply:
@@ -97,13 +100,13 @@ async def list_attempt_jobs(request: Request, site: Site) -> Reply:
 
 def _jobs(request: Request, site: Site, jobs: Sequence[Job]) -> Reply:
     page, headers = paged(request, site, jobs)
-    shown = [payloads.job_json(site.world.base_url, job) for job in page]
+    shown = [payloads.job_json(site.base(request), job) for job in page]
     return Reply(200, {"total_count": len(jobs), "jobs": shown}, headers)
 
 
 async def get_job(request: Request, site: Site) -> Reply:
     """Get one job."""
-    return Reply(200, payloads.job_json(site.world.base_url, _job(request, site)))
+    return Reply(200, payloads.job_json(site.base(request), _job(request, site)))
 
 
 async def cancel_run(request: Request, site: Site) -> Reply:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import time
 from typing import Any
 
 from starlette.requests import Request
 from starlette.routing import Route
 
 from ephemerd.testing.forge_sim import jit, payloads
-from ephemerd.testing.forge_sim.model import Fault, Job, Runner
-from ephemerd.testing.forge_sim.rest import Json, Reply, Site, json_body, paged, route
+from ephemerd.testing.forge_sim.model import Fault, Job, Repository, Runner
+from ephemerd.testing.forge_sim.rest import Json, Limited, Reply, Site, json_body, paged, route
 from ephemerd.testing.forge_sim.world import Refused
 
 MAX_RUNNERS = 10_000
 """Runners in one group [doc]."""
+MAX_REGISTRATIONS = 1500
+"""Registrations of one repository in five minutes [doc]; more are refused with 429 [field]."""
 MAX_NAME = 64
 """Characters of a runner's name [field]."""
 FORBIDDEN_IN_NAMES = frozenset('"/:<>\\|*?')
@@ -21,17 +25,17 @@ FORBIDDEN_IN_NAMES = frozenset('"/:<>\\|*?')
 
 def routes(site: Site, scope: str) -> list[Route]:
     """The runner endpoints below ``scope``, e.g. ``/repos/{owner}/{repo}``."""
-    base = f"{scope}/actions/runners"
+    base, needs = f"{scope}/actions/runners", "administration"
     return [
-        *route(site, "POST", f"{base}/generate-jitconfig", generate_jitconfig),
-        *route(site, "GET", base, list_runners),
-        *route(site, "GET", f"{base}/{{runner_id:int}}", get_runner),
-        *route(site, "DELETE", f"{base}/{{runner_id:int}}", delete_runner),
+        *route(site, "POST", f"{base}/generate-jitconfig", generate_jitconfig, needs=needs),
+        *route(site, "GET", base, list_runners, needs=needs),
+        *route(site, "GET", f"{base}/{{runner_id:int}}", get_runner, needs=needs),
+        *route(site, "DELETE", f"{base}/{{runner_id:int}}", delete_runner, needs=needs),
     ]
 
 
 async def generate_jitconfig(request: Request, site: Site) -> Reply:
-    """Register a runner for one job: 201, 403, 404, 409, 422."""
+    """Register a runner for one job: 201, 403, 404, 409, 422, 429."""
     repository = site.repository(request)
     name, group_id, labels, work_folder = _wanted(await json_body(request))
     if group_id == 2:
@@ -40,12 +44,24 @@ async def generate_jitconfig(request: Request, site: Site) -> Reply:
         raise Refused(404, "Not Found")
     if len(repository.runners) >= MAX_RUNNERS:
         raise Refused(422, f"Runner group {group_id} has reached max limit of {MAX_RUNNERS} runners")
+    _count_registration(site, repository)
     world = site.world
     lost = world.rng("answers").random() < world.weather.jit_answer_lost
     runner = world.register(repository, name, labels, group_id, answer_lost=lost)
     blob = jit.encode(runner, world.base_url, work_folder, world.rng("keys"))
     body = {"runner": _shown(site, runner), "encoded_jit_config": blob}
     return Reply(201, body, answer_lost=lost, runner=name)
+
+
+def _count_registration(site: Site, repository: Repository) -> None:
+    """Count one registration, or refuse it: there is a limit for five minutes, which are scaled."""
+    window = site.world.seconds(300.0)
+    now, recent = time.time(), repository.registrations
+    while recent and recent[0] < now - window:
+        recent.popleft()
+    if len(recent) >= MAX_REGISTRATIONS:
+        raise Limited("Too many runners were registered at once.", retry_after=math.ceil(window), status=429)
+    recent.append(now)
 
 
 def _wanted(body: Json) -> tuple[str, int, list[str], str]:
@@ -61,7 +77,7 @@ def _wanted(body: Json) -> tuple[str, int, list[str], str]:
     if not isinstance(labels, list) or not all(isinstance(label, str) and label for label in labels):
         raise Refused(422, "Invalid property /labels: is not an array of strings.")
     if not labels:
-        raise Refused(422, "Invalid property /labels: 1 item required; only 0 were supplied.")
+        raise Refused(422, "Invalid property /labels: 1 item required; only 0 were supplied")
     if len(labels) > 100:
         raise Refused(422, "Invalid property /labels: 100 items at most")
     work_folder: Any = body.get("work_folder", "_work")
