@@ -19,6 +19,7 @@ from typing import Any
 from ephemerd.core import backoff
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
+from ephemerd.core.index import group_name
 from ephemerd.core.rows import HostRow, PoolRow
 from ephemerd.core.state import Rows, State, load
 from ephemerd.core.step import Step
@@ -53,8 +54,14 @@ STATUS = {
     ForgeStatus.IN_PROGRESS: JobStatus.RUNNING,
     ForgeStatus.COMPLETED: JobStatus.DONE,
 }
+Fit = tuple[str, str, tuple[str, ...]]
 REMEMBERED = 130 * MINUTE
 """How long the end of a job is remembered (field problem 15: 2 h 10 min)."""
+
+
+def _fit(job: Job) -> Fit:
+    """Return what decides which pools serve a job."""
+    return (job.key.forge, job.key.repository, job.labels)
 
 
 class Earlier:
@@ -69,7 +76,7 @@ class Earlier:
         self.waiting: dict[str, dict[JobKey, int]] = {}
         self.attempts: dict[JobKey, int] = {}
         self.claims: dict[JobKey, int] = {}
-        self._fitting: dict[tuple[str, str, tuple[str, ...]], str] = {}
+        self._fitting: dict[Fit, tuple[str, ...]] = {}
 
     def next_wake(self) -> int | None:
         """Return when it wants a `Woke` (ms), or None."""
@@ -259,13 +266,15 @@ class Earlier:
         """File a dispatch for a job that has none; it waits for a slot."""
         if job.status is not JobStatus.QUEUED or job.not_before > t.now or job.key in t.state.index.intents:
             return
-        pool = self._pool_of(t, job)
+        pool, group = self._pool_of(t, job), t.state.group(group_name(job))
+        if pool is not None and group is not None and not group.pools:
+            group.pools = self._fitting[_fit(job)]
         if pool is not None and job.key not in self.waiting.setdefault(pool.name, {}):
             self.waiting[pool.name][job.key] = t.draw("dispatch")
 
     def _pool_of(self, t: Turn, job: Job) -> Pool | None:
         """Return the most specific pool that serves the job."""
-        fit = (job.key.forge, job.key.repository, job.labels)
+        fit = _fit(job)
         if fit not in self._fitting:
             fitting = [
                 pool
@@ -273,9 +282,9 @@ class Earlier:
                 if job.labels and pool.scope.serves(job.key) and satisfies(pool.labels, job.labels)
             ]
             fitting.sort(key=lambda pool: (len(pool.labels), pool.name))
-            self._fitting[fit] = fitting[0].name if fitting else ""
-        name = self._fitting[fit]
-        return t.state.pool(name) if name else None
+            self._fitting[fit] = tuple(pool.name for pool in fitting)
+        names = self._fitting[fit]
+        return t.state.pool(names[0]) if names else None
 
     def _grant(self, t: Turn) -> None:
         """Give free slots to the dispatches that wait, the oldest first."""
