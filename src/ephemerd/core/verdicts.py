@@ -62,7 +62,8 @@ def remember_fence(t: Turn, row: Runner, answer: FenceAnswer) -> Runner:
     if answer is FenceAnswer.ACCEPTED:
         fence = replace(fence, accepted=t.now, retry=0, tries=0)
     elif answer is FenceAnswer.REFUSED:
-        fence = replace(fence, refused=t.now, retry=t.now + t.policy.veto_backoff_max, tries=fence.tries + 1)
+        tries = 1 if fence.refused is None else fence.tries + 1
+        fence = replace(fence, refused=t.now, retry=t.now + t.policy.veto_backoff_max, tries=tries)
     elif answer is FenceAnswer.NOT_FOUND and answered_lately(t, row.scope):
         if fence.missing is None:
             fence = replace(fence, missing=t.now, retry=t.now + t.policy.look_again)
@@ -75,9 +76,13 @@ def remember_fence(t: Turn, row: Runner, answer: FenceAnswer) -> Runner:
 
 
 def unregistered(t: Turn, row: Runner, event: FenceAnswered) -> None:
-    """A registration without an environment was to be taken back: done, or tried again ever more slowly."""
+    """A registration without an environment was to be taken back: done, or, where the forge refuses, tried
+    again ever more slowly. No answer is the scope's trouble, which has its own pace, and slows nothing after
+    it: `remember_fence` waits a minute at most."""
     if event.answer in (FenceAnswer.ACCEPTED, FenceAnswer.NOT_FOUND):
         t.change_runner(row, unregister=False)
+        return
+    if event.answer is not FenceAnswer.REFUSED:
         return
     pause = RETRY[min(row.fence.tries, len(RETRY)) - 1] if row.fence.tries else RETRY[0]
     t.change_runner(row, fence=replace(row.fence, retry=t.now + pause))
