@@ -46,9 +46,17 @@ class Field:
         self.flags: dict[RunnerId, dict[str, Any]] = {}
         self.fences: dict[RunnerId, FenceAnswer] = {}
         self.jobs: dict[int, ForgeStatus | None] = {}
-        self.away: Fault | None = None
+        self._away: Fault | None = None
         self.log: list[tuple[int, cm.Command]] = []
         self._read = len(world.sent)
+
+    @property
+    def away(self) -> Fault | None:
+        return self._away
+
+    @away.setter
+    def away(self, fault: Fault | None) -> None:
+        self._away, self.world.lists = fault, fault is None
 
     def run(self, ms: int, step: int = SECOND) -> None:
         """Let time pass, answering at the end of each step."""
@@ -87,6 +95,9 @@ class Field:
             world.deregistered(command, FenceAnswer.NO_ANSWER if self.away else answer)
         elif isinstance(command, cm.LookUpJob):
             self._job(command)
+        elif self.away and isinstance(command, cm.ListEnvironments):
+            found = tuple(world.environments.values())
+            world.feed(ev.EnvironmentsListed(command.host, found, complete=True))
         elif self.away and isinstance(command, cm.Register):
             world.feed(ev.RegistrationFailed(command.runner, self.away))
         elif self.away and isinstance(command, cm.LookUpName):
