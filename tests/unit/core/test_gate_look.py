@@ -216,6 +216,7 @@ def test_flag_is_not_asked_for_while_the_scope_is_silent():
     step = world.probed(name, UNKNOWN)
     assert step.commands == ()
     assert world.outcomes(name) == [("surplus", "vetoed", "unknown", "none")]
+    assert world.decisions[-1].reason == "neither probe nor forge can be asked"
 
 
 def test_without_a_probe_flag_and_accepted_fence_together_are_idle_from_grace_on():
@@ -228,6 +229,11 @@ def test_without_a_probe_flag_and_accepted_fence_together_are_idle_from_grace_on
     assert world.wait(4_999) == []
     world.wait(1)
     assert world.outcomes(name) == [("expired", "reaped", "idle", "forge")]
+    assert [(e.via.value, e.verdict.value) for e in world.decisions[-1].evidence] == [
+        ("forge", "unknown"),
+        ("fence", "idle"),
+        ("forge", "idle"),
+    ]
     assert world.state(name) == "retiring"
 
 

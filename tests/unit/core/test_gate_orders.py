@@ -192,6 +192,15 @@ def test_signs_do_not_stop_a_forced_kill():
     assert len(world.commands(Destroy, name)) == 1
 
 
+def test_a_sign_before_the_fence_does_not_stop_a_forced_kill():
+    world = World()
+    name = world.listening()
+    world.kill(name, force=True)
+    world.sign(name, Sign.OFFERED)
+    world.probed(name, IDLE)
+    assert len(world.commands(Deregister, name)) == 1
+
+
 # overdue
 
 
@@ -214,6 +223,7 @@ def test_overdue_asks_the_listener_politely_first_and_five_minutes_later_all_goe
     name = overdue(world)
     command = destroy_in(world.probed(name, BUSY))
     assert (command.permit.polite, command.permit.warrant.value) == (True, "overdue")
+    assert any("asking the listener to stop" in note.text for note in world.step.notes)
     assert (world.state(name), world.row(name).stopping) == ("running", world.now)
     assert world.outcomes(name) == []
     world.wait(5 * MINUTE - 1)

@@ -456,6 +456,11 @@ def test_leaked_when_seen_twice_a_minute_apart():
     world.now += 1
     world.handle(listing)
     assert world.rules(name) == "leaked"
+    world.probed(name, IDLE)
+    world.wait(5 * SECOND)
+    world.probed(name, IDLE)
+    assert world.outcomes(name) == [("leaked", "reaped", "idle", "probe")]
+    assert world.commands(Deregister) == [], "no registration of it is known"
 
 
 def test_leaked_that_is_busy_is_adopted_and_holds_a_slot():
