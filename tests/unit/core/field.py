@@ -37,6 +37,7 @@ class Field:
     flags    by runner: arguments of `RunnerLookedUp`
     fences   by runner
     jobs     by number: what the forge says of a job; None where it does not know it
+    dies     whether what is destroyed dies
     away     the fault with which every call of the forge ends, where one is given
     """
 
@@ -46,6 +47,7 @@ class Field:
         self.flags: dict[RunnerId, dict[str, Any]] = {}
         self.fences: dict[RunnerId, FenceAnswer] = {}
         self.jobs: dict[int, ForgeStatus | None] = {}
+        self.dies = True
         self._away: Fault | None = None
         self.log: list[tuple[int, cm.Command]] = []
         self._read = len(world.sent)
@@ -85,7 +87,7 @@ class Field:
             if found is not None:
                 world.probed(command, found)
         elif isinstance(command, cm.Destroy):
-            if not command.permit.polite:
+            if self.dies and not command.permit.polite:
                 world.destroyed(command)
         elif isinstance(command, cm.LookUpRunner):
             said = {"fault": self.away} if self.away else self.flags.get(command.runner, {"busy": False})
@@ -96,8 +98,8 @@ class Field:
         elif isinstance(command, cm.LookUpJob):
             self._job(command)
         elif self.away and isinstance(command, cm.ListEnvironments):
-            found = tuple(world.environments.values())
-            world.feed(ev.EnvironmentsListed(command.host, found, complete=True))
+            listed = tuple(world.environments.values())
+            world.feed(ev.EnvironmentsListed(command.host, listed, complete=True))
         elif self.away and isinstance(command, cm.Register):
             world.feed(ev.RegistrationFailed(command.runner, self.away))
         elif self.away and isinstance(command, cm.LookUpName):

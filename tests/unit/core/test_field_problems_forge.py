@@ -5,6 +5,8 @@ Numbers are those of docs/FIELD-PROBLEMS.md; times count from the first event of
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.core.health import assess
@@ -105,7 +107,7 @@ def test_fp_38_forty_minutes_of_502() -> None:
     assert [command.permit.runner for command in of(world.sent, cm.Destroy)] == [exits]  # its remains
     assert world.runner(idle).state in (S.LISTENING, S.ASSIGNED)
     times = calls(field)
-    assert min(later - earlier for earlier, later in zip(times, times[1:], strict=False)) >= MINUTE
+    assert min(later - earlier for earlier, later in pairwise(times)) >= MINUTE
     assert (world.job(4).status, world.job(4).first_seen) == (JobStatus.QUEUED, waited_from)
     world.completed(1, busy)
     world.exited(busy)

@@ -5,6 +5,8 @@ Numbers are those of docs/FIELD-PROBLEMS.md; times count from the first event of
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from ephemerd.core import commands as cm
@@ -164,7 +166,7 @@ def test_fp_05_a_vetoed_runner_is_left_alone_for_ever_longer() -> None:
     field.probes[name] = UNREAD
     field.run(30 * MINUTE)
     asked = field.at(cm.ProbeRunner, name)
-    pauses = [later - earlier for earlier, later in zip(asked, asked[1:], strict=False)]
+    pauses = [later - earlier for earlier, later in pairwise(asked)]
     assert len(asked) > 20
     assert min(pauses) >= 2 * SECOND
     assert min(pauses[6:]) >= MINUTE
@@ -306,7 +308,7 @@ def test_fp_11_refused_for_an_hour_is_asked_seldom() -> None:
     field.fences[name] = FenceAnswer.REFUSED
     field.run(HOUR)
     asked = field.at(cm.Deregister, name)
-    pauses = [later - earlier for earlier, later in zip(asked, asked[1:], strict=False)]
+    pauses = [later - earlier for earlier, later in pairwise(asked)]
     assert len(asked) >= 2
     assert min(pauses) >= MINUTE
     assert untouched(world, name)

@@ -5,6 +5,8 @@ Numbers are those of docs/FIELD-PROBLEMS.md; times count from the first event of
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from ephemerd.core import commands as cm
@@ -16,7 +18,7 @@ from ephemerd.domain.job import ForgeStatus, JobStatus
 from ephemerd.domain.runner import FenceAnswer, RunnerState
 from ephemerd.domain.verdict import Sign
 from tests.unit.core.field import Field
-from tests.unit.core.world import APP, DAY, HOUR, MINUTE, SECOND, World, of, pool, seen
+from tests.unit.core.world import DAY, HOUR, MINUTE, SECOND, World, of, pool, seen
 
 S = RunnerState
 BUSY = seen(workers=1)
@@ -183,7 +185,9 @@ def test_fp_26_names_are_never_used_again() -> None:
             world.exited(name)
         world.restart(down=HOUR)
     assert len(set(names)) == 12
-    assert all(len(name) <= 64 and set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") for name in names)
+    assert all(
+        len(name) <= 64 and set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") for name in names
+    )
     assert len(runner_name("z" * 8, "z" * 4, 10**9)) <= 64
 
 
@@ -255,7 +259,7 @@ def test_fp_40_refused_versions_are_alarmed_after_five_and_tried_again_slowly() 
         field.run(10 * SECOND, step=10 * SECOND)
     made = field.at(cm.Register)
     assert 15 <= len(made) <= 30
-    assert min(b - a for a, b in zip(made[6:], made[7:], strict=False)) >= 8 * MINUTE
+    assert min(b - a for a, b in pairwise(made[6:])) >= 8 * MINUTE
     assert (world.job(1).status, world.runner(busy).state) == (JobStatus.QUEUED, S.RUNNING)
     assert sum("again and again" in note for note in world.notes) == 1
     assert any("ended without a job" in text for text in assess(world.core.state, world.now).reasons)
@@ -310,4 +314,3 @@ def test_fp_44_the_kernel_kills_the_worker() -> None:
     assert [decision for decision in world.decisions if decision.runner == name] == []
     assert world.runner(name).ending.startswith("ended by itself")
     world.completed(1, name, how="failure")
-    assert APP == world.runner(name).scope
