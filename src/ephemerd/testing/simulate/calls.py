@@ -63,7 +63,8 @@ class Calls:
         }
 
     def lost(self) -> None:
-        """The process died: what only it held is gone."""
+        """The process died: what only it held is gone, and with a credential the runner it was for."""
+        self.daemon.outcome.broken += len(self.credentials)
         self.credentials.clear()
         self._answered_at.clear()
         self.bucket = ModelBucket(self.daemon.setup.policy)
@@ -104,7 +105,6 @@ class Calls:
             self.time.after(*self._outage(latency, scope, effect))
         elif lost and self.rng.random() < lost:
             self.daemon.outcome.happened("jit_answer_lost")
-            self.daemon.outcome.broken += 1
             self.time.after(latency, self._unheard, effect)
             fault = Fault(Remedy.RETRY, "the answer was lost")
             self.time.after(TIMEOUT, self._fails, self.daemon.life, scope, effect, fault)
@@ -112,7 +112,14 @@ class Calls:
             self.time.after(latency, self._effect, self.daemon.life, scope, effect, name in WRITES)
 
     def _unheard(self, effect: Effect) -> None:
-        effect(None)
+        event = effect(None)
+        if isinstance(event, ev.Registered):
+            self._lost_answer(event.runner)
+
+    def _lost_answer(self, runner: str) -> None:
+        """A runner is registered, and the answer with its credential never came: nothing can start it."""
+        self.credentials.pop(runner, None)
+        self.daemon.outcome.broken += 1
 
     def _outage(
         self, latency: int, scope: Scope, effect: Effect
@@ -139,6 +146,8 @@ class Calls:
         if not heard and not writes:
             return
         event = effect(None)
+        if not heard and isinstance(event, ev.Registered):
+            self._lost_answer(event.runner)
         if heard:
             self.monitor.answered(scope, None, self.time.now)
             if not _not_found(event):

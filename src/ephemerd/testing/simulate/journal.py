@@ -23,11 +23,14 @@ SEGMENT = 250
 Entry = tuple[ev.Event, int, str]
 
 
-def rows_of(state: State) -> dict[str, dict[str, Any]]:
-    """Return all rows of a state as they are; rows are immutable, so nothing is copied but the tables."""
+def rows_of(state: State) -> dict[str, dict[Any, Any]]:
+    """Return all rows of a state as they are; rows are immutable, so nothing is copied but the tables.
+
+    Runners and jobs stand under their own keys here; what builds a core from rows looks at no key of theirs.
+    """
     return {
-        "runner": {str(name): row for name, row in state.runners.items()},
-        "job": {str(key): row for key, row in state.jobs.items()},
+        "runner": dict(state.runners),
+        "job": dict(state.jobs),
         "scope": dict(state.scopes),
         "pool": dict(state.pools),
         "host": dict(state.hosts),
@@ -79,8 +82,8 @@ def differences(state: State, other: State) -> list[str]:
     for kind, rows in mine.items():
         if rows == theirs[kind]:
             continue
-        names = sorted({*rows, *theirs[kind]})
-        odd = [name for name in names if rows.get(name) != theirs[kind].get(name)]
+        names = dict.fromkeys([*rows, *theirs[kind]])
+        odd = [str(name) for name in names if rows.get(name) != theirs[kind].get(name)]
         found.append(f"{kind} rows differ: {', '.join(odd[:3])}")
     return found
 

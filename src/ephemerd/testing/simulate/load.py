@@ -59,6 +59,7 @@ class Load:
 
     def begin(self) -> None:
         """Let it come."""
+        self.daemon.runtime.acquired = self._acquired
         self.daemon.time.after(2_000, self._burst)
         if self.weather.outage_every is not None:
             self.daemon.time.after(draw(self.weather.outage_every, self.rng), self._outage)
@@ -88,9 +89,8 @@ class Load:
 
     def _job(self, scope: Scope, labels: tuple[str, ...], matrix: Matrix | None) -> None:
         job = self._queue(scope, labels, matrix=matrix)
-        if self.rng.random() < self.weather.operator_kill:
-            self.outcome.happened("operator_kill")
-            self._later(5_000, 5_000 + job.duration + 1, self._ask_kill, job)
+        if self.weather.operator_kill and self.rng.random() < self.weather.operator_kill:
+            job.unwanted = True
         if self.weather.rerun and self.rng.random() < self.weather.rerun:
             self._later(*RERUN_AFTER, self._rerun, job)
 
@@ -144,10 +144,15 @@ class Load:
         self._queued()
         return job
 
-    def _ask_kill(self, job: TrueJob) -> None:
-        name = job.held_by or job.runner
-        if name is not None and job.status != "completed":
-            self.daemon.handle(ev.KillOrdered("operator", RunnerId(name), "cleaning up"))
+    def _acquired(self, job: TrueJob, runner: str) -> None:
+        """A runner begins a job during which a person will ask to kill it."""
+        if job.unwanted:
+            job.unwanted = False
+            self.outcome.happened("operator_kill")
+            self.daemon.time.after(int(self.rng.random() * job.duration), self._ask_kill, runner)
+
+    def _ask_kill(self, runner: str) -> None:
+        self.daemon.handle(ev.KillOrdered("operator", RunnerId(runner), "cleaning up"))
 
     def _cancel(self, job: TrueJob) -> None:
         """Somebody cancels a job that still waits in the queue."""

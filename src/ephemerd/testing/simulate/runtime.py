@@ -39,6 +39,7 @@ class ModelRuntime:
         self.time, self.weather, self.rng, self.outcome, self.forge = time, weather, rng, outcome, forge
         self._sign, self._exited = sign, exited
         self.environments: dict[str, TrueEnvironment] = {}
+        self.acquired: Callable[[TrueJob, str], None] = lambda _job, _runner: None
         self._made = 0
         forge.offer = self.offered
 
@@ -134,6 +135,7 @@ class ModelRuntime:
         env.registration.acquired = True
         env.announced = self.time.now
         self.outcome.used += 1
+        self.acquired(job, env.name)
         if job.returned is not None:
             self.outcome.again.append(self.time.now - job.returned)
             job.returned = None

@@ -26,6 +26,8 @@ class TrueJob:
     counted   it is one of the jobs that were asked for, not one of the weather's extra ones
     queued    when it was last let into the queue: at first, or when it was approved
     fate      how it ended: ran, killed, cancelled, foreign, rejected, broken, ordered; "" while it has not
+    trick     the forge tells its start and its cancelled end in one batch, and no runner hears of it
+    unwanted  a person will ask, during the job, to kill its runner
     returned  when it last came back to the queue because its runner was taken away
     waited    ms for which it could have been served and was not, since one of its class was
     """
@@ -49,7 +51,7 @@ class TrueJob:
     matrix: Matrix | None = None
     returned: int | None = None
     waited: int = 0
-    overdue: bool = False
+    unwanted: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -145,7 +147,8 @@ class Outcome:
     """Counts by the truth, named as everywhere.
 
     runners   registrations that were made; `used` those that acquired a job
-    broken    runners without a job that the weather broke (ghost, hang, exit without a job, lost answer)
+    broken    runners without a job that the weather broke (ghost, hang, exit without a job, an answer that
+              was lost on its way, or with the process that waited for it or held it)
     failed    jobs that the weather made fail: their runner hung after the acknowledgement
     waits     ms from queued to the worker's start
     again     ms from a disturbance to the next acquisition of the job
