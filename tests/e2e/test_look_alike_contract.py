@@ -716,6 +716,18 @@ async def test_10_3_a_job_cancelled_in_the_queue_sends_no_in_progress(sim, api, 
     assert sorted(receiver.jobs()) == [("completed", number), ("queued", number)]
 
 
+async def test_10_3_a_rerun_tells_the_old_end_once_more(sim, api, receiver):
+    await json_hook(api, receiver)
+    [number] = await queue(api)
+    await admin(api, f"/jobs/{number}/cancel")
+    await receiver.until(2)
+    [again] = (await admin(api, f"/jobs/{number}/rerun"))["jobs"]
+    await receiver.until(4)
+    assert sorted(receiver.jobs()[2:]) == [("completed", number), ("queued", again)]
+    told = [headers["x-github-delivery"] for headers, _ in receiver.got]
+    assert len(set(told)) == len(told), "an event of its own, not a redelivery"
+
+
 # 11. Deliveries
 
 

@@ -162,3 +162,13 @@ def test_a_failure_of_the_act_breaks_a_promise():
     made = report(failures=["in the act r1 was not vetoed"])
     assert made.broken_promises[0] == "in the act r1 was not vetoed"
     assert made.exit_code == 8
+
+
+def test_outages_are_counted_by_their_beginnings():
+    states = ("begins", "ends", "begins")
+    steps = [
+        {"seq": 90 + n, "ms": 500.0 + n, "at": AT + 500 + n, "kind": "outage", "state": state, "what": "503"}
+        for n, state in enumerate(states)
+    ]
+    assert report(truth=[*truth(), *steps]).outages == 2
+    assert report().outages == 0

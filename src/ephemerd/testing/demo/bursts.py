@@ -7,6 +7,7 @@ import random
 
 from ephemerd.testing.demo.clients import Daemon, Forge
 from ephemerd.testing.demo.narrator import Narrator
+from ephemerd.testing.demo.rough import Rough
 from ephemerd.testing.demo.settings import BURST_LABELS
 from ephemerd.testing.demo.stage import Stage
 
@@ -25,16 +26,23 @@ class Bursts:
         self.forge: Forge = stage.forge
         self.daemon: Daemon = stage.daemon
         self.tell = narrator
+        self.rough = Rough(stage, narrator)
         self.rng = random.Random(f"{stage.options.seed}:bursts")
         self.jobs: list[int] = []
         self.kills = {"asked": 0, "vetoed": 0, "too_late": 0, "accepted": 0}
 
-    async def play(self) -> None:
-        """Queue everything, and return when the last extra job has met its end."""
+    async def play(self, act_over: asyncio.Event) -> None:
+        """Queue everything, and return when the last extra job has met its end.
+
+        An outage waits for ``act_over``: the act's last scene needs a forge that answers.
+        """
         async with asyncio.TaskGroup() as group:
             while len(self.jobs) < self.options.jobs:
                 if self.jobs:
                     await asyncio.sleep(self.weather.gap.draw(self.rng))
+                if self.rough.outage_is_due(len(self.jobs), self.options.jobs):
+                    await act_over.wait()
+                    await self.rough.outage()
                 await self._burst(group)
         await self.daemon.look()
 
@@ -45,8 +53,10 @@ class Bursts:
             *("cancelled" for _ in range(size) if self.rng.random() < self.weather.cancelled_queued),
             *("foreign" for _ in range(size) if self.rng.random() < self.weather.foreign_taken),
         ]
-        queued = await self.forge.queue(BURST_LABELS, size, tag="counted")
+        width = self.rough.width(size)
+        queued = await self.forge.queue(BURST_LABELS, size, tag="counted", max_parallel=width)
         self.jobs += queued
+        self.rough.besides(queued, group)
         for end in extras:
             [extra] = await self.forge.queue(BURST_LABELS, 1, tag="extra", held=True)
             group.create_task(self._end_extra(extra, end, self.rng.uniform(*EXTRA_LIVES_S)))
@@ -54,6 +64,7 @@ class Bursts:
             if self.rng.random() < self.weather.operator_kill:
                 group.create_task(self._ask_to_kill(job))
         besides = f", and {len(extras)} that will come to nothing" if extras else ""
+        besides += f", at most {width} of them under way at once" if width else ""
         self.tell.say(
             f"a burst of {size} {'job' if size == 1 else 'jobs'}{besides} ({len(self.jobs)} so far)"
         )

@@ -77,11 +77,14 @@ async def _both_parts(stage: Stage, act: Act, bursts: Bursts, narrator: Narrator
     """The act first; its last scene, the reaping, overlaps with the first bursts."""
     try:
         async with asyncio.TaskGroup() as group:
+            act_over = asyncio.Event()
             if stage.options.act:
                 await act.play_to_the_veto()
-                group.create_task(act.play_to_the_end())
+                group.create_task(act.play_to_the_end()).add_done_callback(lambda _: act_over.set())
+            else:
+                act_over.set()
             narrator.title(f"Random bursts: {stage.options.jobs} jobs, at most {stage.options.burst} at once")
-            group.create_task(bursts.play())
+            group.create_task(bursts.play(act_over))
     except* DemoError as several:
         raise several.exceptions[0] from None
 

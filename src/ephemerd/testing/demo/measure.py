@@ -59,6 +59,7 @@ def make_report(
         act_jobs=act_jobs,
         cancelled_queued=result["cancelled_queued"],
         foreign_taken=result["foreign_taken"],
+        outages=sum(1 for r in truth if r["kind"] == "outage" and r["state"] == "begins"),
         operator_kills=dict(kills),
         daemon_exit=daemon_exit,
         leaks=left,

@@ -54,7 +54,8 @@ class DemoReport:
     """The JSON of ``demo --json`` (INTERFACES.md). Outcomes are counted by the forge's side alone.
 
     ``jobs`` and ``completed`` count the random jobs that were asked for; every other outcome covers the act and
-    the extra jobs too. ``broken_by_weather``: counted jobs whose runner the weather itself broke.
+    the extra jobs too. ``broken_by_weather``: counted jobs whose runner the weather itself broke; ``outages``:
+    how often the forge's API went out of order.
     """
 
     jobs: int
@@ -83,6 +84,7 @@ class DemoReport:
     act_jobs: int
     cancelled_queued: int
     foreign_taken: int
+    outages: int
     operator_kills: dict[str, int]
     daemon_exit: int | None
     leaks: list[str] = field(default_factory=list)

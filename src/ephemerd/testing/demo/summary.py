@@ -31,6 +31,7 @@ def rows(report: DemoReport) -> list[tuple[str, str, str]]:
          if kills["asked"] and not kills["accepted"] else ""),
         ("disturbed, lost", f"{report.disturbed}, {report.lost}", "lost the runner offered; never run"),
         ("extra jobs", str(report.cancelled_queued + report.foreign_taken), extra),
+        ("outages of the API", str(report.outages), f"weather {report.weather}"),
         ("runners made", str(report.dispatches), f"{report.wasted} of them in vain"),
         ("nominated", str(report.nominated), "runners of which a rule said that they could go"),
         ("vetoed", str(report.vetoed), f"of a runner that held a job: {report.vetoed_holding_job}"),

@@ -195,6 +195,8 @@ class World:
             again.append(self._add_job(run, spec, job.name))
         for job in again:
             self._announce(job)
+        for job in jobs:
+            self.on_job(job, "completed", 0.0)  # their old end is told once more (github.md, 10.3) [field]
         self.on_change()
         return again
 
