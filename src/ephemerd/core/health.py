@@ -91,6 +91,8 @@ def _served(state: State) -> Iterator[Group]:
 
 def _scopes(state: State, now: int) -> Iterator[str]:
     for name, row in sorted(state.scopes.items()):
+        if not state.uses(row.scope):
+            continue
         if row.denied:
             yield f"{name} refuses our credential ({row.denied}): renew the token or its permissions."
         elif row.silent is not None:

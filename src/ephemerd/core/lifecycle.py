@@ -116,7 +116,8 @@ def on_exited(t: Turn, event: EnvironmentExited) -> None:
     if row is None or row.state is RunnerState.GONE:
         return
     row = replace(row, exit_code=event.code, gate=None)
-    if row.hard is None and row.state is not RunnerState.RETIRING and row.fence.accepted is None:
+    ended_unasked = row.state is not RunnerState.RETIRING and row.fence.accepted is None
+    if row.hard is None and row.leak is None and ended_unasked:
         _without_a_job(t, row)
     row = replace(
         row,

@@ -20,7 +20,7 @@ from ephemerd.core.events import (
 from ephemerd.core.evolve import replace
 from ephemerd.core.rows import HostRow
 from ephemerd.core.turn import Turn
-from ephemerd.domain.ids import RunnerId, Scope
+from ephemerd.domain.ids import RunnerId, Scope, is_ours
 from ephemerd.domain.runner import Runner, RunnerState
 
 S = RunnerState
@@ -186,7 +186,9 @@ def on_registrations(t: Turn, event: RegistrationsListed) -> None:
     scopes.keep(t, row)
     if event.fault is None:
         for found in event.found:
-            _registration(t, event.scope, found)
+            if is_ours(found.name, t.state.store):
+                _registration(t, event.scope, found)
+    scopes.list_if_due(t, event.scope)
 
 
 def _registration(t: Turn, scope: Scope, found: FoundRegistration) -> None:
@@ -218,6 +220,8 @@ def _registration(t: Turn, scope: Scope, found: FoundRegistration) -> None:
         )
     elif row.state is S.GONE and not row.unregister and row.leak is None:
         t.change_runner(row, registration=found.registration, leak=t.now, leak_again=None)
+    elif row.registration is None and row.state in (S.STUCK, S.LISTENING, S.ASSIGNED, S.RUNNING, S.FINISHING):
+        t.change_runner(row, registration=found.registration)  # an adopted one: now its fence can be asked
 
 
 def on_jobs(t: Turn, event: JobsListed) -> None:
@@ -231,3 +235,4 @@ def on_jobs(t: Turn, event: JobsListed) -> None:
     if event.fault is None and before.jobs_asked is not None:
         jobs.ask_unlisted(t, event.scope, before.jobs_asked)
     t.touch(runner.id for runner in t.state.live_of_scope(event.scope))
+    scopes.list_if_due(t, event.scope)

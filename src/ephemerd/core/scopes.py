@@ -19,6 +19,9 @@ ANSWER_KEPT_FOR = 10_000
 LIMIT_WITHOUT_WORD = 60_000
 """GitHub: a limit without a `retry-after` wants at least a minute (github.md 7.2)."""
 
+TRIAL_LISTING_AFTER = 1_000
+"""A silent scope that nobody has tried so many ms after it could be is tried by listing registrations."""
+
 LISTING_LIMIT = 600_000
 """A listing that was not answered for so long (ms) is asked for again."""
 
@@ -83,7 +86,7 @@ def schedule(t: Turn, row: ScopeRow) -> None:
     """Set when the scope wants the next look."""
     moments = [row.jobs_due, row.registrations_due, row.limited_until, row.denied_until]
     if row.silent is not None:
-        moments.append(row.next_try)
+        moments.extend((row.next_try, row.next_try + TRIAL_LISTING_AFTER))
     asked = (row.jobs_asked, row.registrations_asked)
     moments.extend(moment + LISTING_LIMIT for moment in asked if moment is not None)
     later = [moment for moment in moments if moment > t.now]
@@ -92,6 +95,8 @@ def schedule(t: Turn, row: ScopeRow) -> None:
 
 def due(t: Turn, row: ScopeRow) -> None:
     """A moment of the scope has come: list what is due, and look again at its runners."""
+    if row.silent is not None and t.now >= row.next_try + TRIAL_LISTING_AFTER:
+        keep(t, replace(row, registrations_due=min(row.registrations_due, t.now)))
     list_if_due(t, row.scope)
     t.touch(runner.id for runner in t.state.live_of_scope(row.scope))
     t.touch(
@@ -103,7 +108,9 @@ def due(t: Turn, row: ScopeRow) -> None:
 
 
 def list_if_due(t: Turn, scope: Scope) -> None:
-    """Send the listings whose time has come, where the scope may be called."""
+    """Send the listings whose time has come, where the scope may be called and somebody uses it."""
+    if not t.state.uses(scope):
+        return
     row = t.state.scope(scope)
     if _wanted(t, row.jobs_due, row.jobs_asked) and may_call(t, scope):
         row = replace(t.state.scope(scope), jobs_asked=t.now, jobs_due=t.now + t.policy.reconcile_every)

@@ -104,6 +104,11 @@ class State:
         ]
         return sorted(found, key=lambda runner: runner.order)
 
+    def uses(self, scope: Scope) -> bool:
+        """Say whether a pool of the scope is configured, or a runner of an earlier one still lives."""
+        pools = [(name, row) for name, row in self.pools.items() if row.pool.scope == scope]
+        return any(row.configured or self.index.live.get(name) for name, row in pools)
+
     def host_of(self, pool: str) -> str:
         """Return the host of a pool, "" where the pool is not known."""
         row = self.pools.get(pool)

@@ -59,6 +59,8 @@ def _pool_reason(t: Turn, pool: Pool) -> str:
     if plan.ready(t, pool):
         return "a runner for it is about to be planned"
     row, host = t.state.pools[pool.name], t.state.hosts.get(pool.host)
+    if not row.configured:
+        return f"pool {pool.name} is not configured any more"
     cordoned = row.cordoned or (host.cordoned if host else "") or str(t.state.meta.get("cordoned", ""))
     if cordoned:
         return f"pool {pool.name} is cordoned by {cordoned}"

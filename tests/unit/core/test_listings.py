@@ -1,40 +1,340 @@
-"""What really runs, against the rows: a restart follows again what it finds."""
+"""What really runs and what is really registered: adoption, losses, leaks; foreign things are not ours."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
+from ephemerd.domain.errors import Fault, Remedy
+from ephemerd.domain.ids import RunnerId
+from ephemerd.domain.permit import Warrant
+from ephemerd.domain.pool import Host, Setup
+from ephemerd.domain.runner import FenceAnswer, Rule, RunnerState
 from ephemerd.domain.verdict import Sign
-from tests.unit.core.world import World, of, seen
+from tests.unit.core.world import APP, HOUR, MINUTE, NO_ANSWER, SECOND, World, of, pool, seen
+
+S = RunnerState
+LOST = RunnerId("eph-s1-old-7")
 
 
-@pytest.mark.parametrize("probe_first", [True, False])
-def test_every_runner_is_followed_again_after_a_restart_whichever_answer_comes_first(
-    probe_first: bool,
-) -> None:
-    """Simulator, hostile, seed 1: the probe answered before the listing, and nobody waited for its end."""
+def found(name: str = LOST, **changes: object) -> ev.FoundEnvironment:
+    plain = ev.FoundEnvironment(RunnerId(name), f"env-{name}", "small", ended=False)
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def listed(world: World, *environments: ev.FoundEnvironment, complete: bool = True) -> tuple[cm.Command, ...]:
+    return world.feed(ev.EnvironmentsListed("here", environments, complete)).commands
+
+
+# -- environments -------------------------------------------------------------------------------------
+
+
+def test_fp_27_an_unknown_environment_is_held_on_to_watched_and_counted() -> None:
+    world = World(slots=1)
+    sent = listed(world, found())
+    row = world.runner(LOST)
+    assert (row.state, row.adopted, row.leak) == (S.STUCK, True, world.now)
+    assert world.held == 1
+    assert of(sent, cm.WatchRunner) == [cm.WatchRunner(LOST, "small", f"env-{LOST}")]
+    assert of(sent, cm.Destroy) == []
+    assert world.planned(1) == []
+
+
+def gate_probe(world: World) -> cm.ProbeRunner:
+    """Let time pass until a rule has the runner looked at, and return the probe."""
+    for _ in range(16 * 60):
+        for command in of(world.wait(SECOND), cm.ProbeRunner):
+            return command
+    raise AssertionError("nothing nominated it")
+
+
+def test_fp_27_it_goes_when_it_was_seen_twice_and_is_proven_idle_twice() -> None:
+    world = World()
+    world.environments[LOST] = found()
+    listed(world, found())
+    world.probed(world.last(cm.ProbeRunner))
+    world.wait(59 * SECOND)
+    assert world.runner(LOST).leak_again is None
+    command = gate_probe(world)
+    gate = world.runner(LOST).gate
+    assert gate is not None
+    assert gate.rule is Rule.LEAKED
+    world.probed(command)
+    world.wait(5 * SECOND)
+    world.probed(world.last(cm.ProbeRunner))
+    destroy = world.last(cm.Destroy)
+    assert (destroy.permit.warrant, destroy.permit.runner) == (Warrant.IDLE, LOST)
+    world.destroyed(destroy)
+    assert world.held == 0
+
+
+def test_fp_27_one_with_a_worker_is_adopted_and_runs_on() -> None:
+    world = World()
+    world.environments[LOST] = found()
+    listed(world, found())
+    world.probed(world.last(cm.ProbeRunner), seen(workers=1))
+    assert world.runner(LOST).state is S.RUNNING
+    world.wait(2 * HOUR)
+    assert world.runner(LOST).state is S.RUNNING
+    assert world.count(cm.Destroy) == 0
+    world.exited(LOST)
+    assert world.held == 0
+
+
+def test_its_registration_is_learnt_from_the_list_so_that_the_fence_can_be_asked() -> None:
+    world = World()
+    world.environments[LOST] = found()
+    listed(world, found())
+    world.feed(ev.RegistrationsListed(APP, (ev.FoundRegistration(LOST, 88, busy=False, online=True),)))
+    assert (world.runner(LOST).registration, world.runner(LOST).state) == (88, S.STUCK)
+    world.probed(world.last(cm.ProbeRunner))
+    world.probed(gate_probe(world))
+    assert world.last(cm.Deregister).intent.registration == 88
+
+
+def test_an_ended_unknown_environment_is_cleaned_up_and_holds_nothing() -> None:
+    world = World()
+    sent = listed(world, found(ended=True, code=1))
+    assert world.held == 0
+    (destroy,) = of(sent, cm.Destroy)
+    assert destroy.permit.warrant is Warrant.ENDED
+    assert world.counter("ended_without_a_job_total|pool=small") == 0
+
+
+def test_an_unknown_environment_of_an_unknown_pool_is_taken_by_any_pool_of_the_host() -> None:
+    world = World()
+    listed(world, found(pool="renamed"))
+    assert world.runner(LOST).pool == "small"
+
+
+def test_a_host_without_a_pool_keeps_its_environments() -> None:
+    world = World(pool(), hosts=(Host("here", 1), Host("bare", 1)))
+    world.feed(ev.EnvironmentsListed("bare", (found(pool="renamed"),), True))
+    assert not world.knows(LOST)
+    assert "an environment bears our tag and no pool is configured" in world.notes
+
+
+def test_fp_54_what_two_complete_listings_a_minute_apart_miss_is_lost() -> None:
+    world = World(lists=False)
+    (name,) = world.listening(1)
+    world.now += SECOND
+    listed(world)
+    assert (world.runner(name).absent, world.held) == (world.now, 1)
+    world.now += 60 * SECOND - 1
+    listed(world)
+    assert world.held == 1
+    world.now += 1
+    sent = listed(world)
+    row = world.runner(name)
+    assert (row.state, row.ending) == (S.GONE, "its environment was lost")
+    assert [command.intent.runner for command in of(sent, cm.Deregister)] == [name]
+    assert len(of(sent, cm.Register)) <= 1
+
+
+def test_one_miss_then_seen_then_missed_again_is_not_twice() -> None:
+    world = World(lists=False)
+    (name,) = world.listening(1)
+    world.now += SECOND
+    listed(world)
+    world.now += MINUTE
+    listed(world, world.environments[name])
+    assert world.runner(name).absent is None
+    world.now += MINUTE
+    listed(world)
+    assert world.runner(name).state is S.LISTENING
+
+
+def test_an_incomplete_listing_proves_nothing() -> None:
+    world = World(lists=False)
+    (name,) = world.listening(1)
+    for _ in range(4):
+        world.now += 5 * MINUTE
+        listed(world, complete=False)
+    assert world.runner(name).absent is None
+
+
+def test_a_runner_that_still_registers_or_starts_is_not_missed() -> None:
+    world = World(lists=False)
+    (name,) = world.planned(1)
+    for _ in range(3):
+        world.now += 20 * SECOND
+        listed(world)
+    world.registered(name)
+    for _ in range(3):
+        world.now += 61 * SECOND
+        listed(world)
+    assert world.runner(name).state is S.STARTING
+
+
+def test_after_a_miss_the_host_is_listed_again_within_a_minute() -> None:
+    world = World(lists=False)
+    world.listening(1)
+    world.wait(5 * MINUTE)
+    listed(world)
+    assert len(of(world.wait(MINUTE), cm.ListEnvironments)) == 1
+
+
+def test_an_environment_that_reappears_after_it_was_given_up_is_held_on_to_again() -> None:
+    world = World(lists=False)
+    (name,) = world.listening(1)
+    for _ in range(2):
+        world.now += MINUTE
+        listed(world)
+    assert world.runner(name).state is S.GONE
+    held = world.held
+    listed(world, found(name))
+    assert (world.runner(name).state, world.held) == (S.STUCK, held + 1)
+    assert world.runner(name).registration is not None
+
+
+def test_remains_that_are_being_removed_are_not_adopted() -> None:
+    world = World(lists=False)
+    (name,) = world.listening(1)
+    world.exited(name)
+    listed(world, found(name, ended=False))
+    assert world.runner(name).state is S.GONE
+
+
+def test_a_pool_that_moved_to_another_host_does_not_lose_its_runners() -> None:
+    """The listing of the new host does not show what runs on the old one."""
+    hosts = (Host("here", 2), Host("there", 2))
+    world = World(pool(), hosts=hosts, lists=False)
+    (name,) = world.listening(1)
+    world.restart(setup=Setup((pool(host="there"),), hosts, world.setup.policy))
+    for _ in range(3):
+        world.now += MINUTE
+        world.feed(ev.EnvironmentsListed("there", (), True))
+        world.feed(ev.EnvironmentsListed("here", (world.environments[name],), True))
+    assert world.runner(name).state is S.LISTENING
+
+
+def test_a_host_nobody_knows_is_no_host() -> None:
+    world = World()
+    assert world.feed(ev.EnvironmentsListed("elsewhere", (found(),), True)).changed == ()
+
+
+# -- registrations ------------------------------------------------------------------------------------
+
+
+def registrations(world: World, *names: str, busy: bool = False) -> tuple[cm.Command, ...]:
+    one = tuple(ev.FoundRegistration(name, 300 + at, busy, online=True) for at, name in enumerate(names))
+    return world.feed(ev.RegistrationsListed(APP, one)).commands
+
+
+def test_fp_21_a_registration_without_a_runner_goes_after_two_direct_looks() -> None:
+    world = World()
+    registrations(world, LOST)
+    assert (world.runner(LOST).state, world.held) == (S.GONE, 0)
+    assert of(world.wait(59 * SECOND), cm.LookUpRunner) == []
+    (command,) = of(world.wait(SECOND), cm.LookUpRunner)
+    assert command.registration == 300
+    step = world.feed(ev.RunnerLookedUp(LOST, command.token, busy=False, connected=False))
+    (back,) = of(step.commands, cm.Deregister)
+    assert (back.intent.registration, back.intent.warrant) == (300, Warrant.ENDED)
+    world.deregistered(back)
+    assert not world.runner(LOST).unregister
+
+
+def test_a_busy_registration_is_left_alone_as_long_as_it_is() -> None:
+    world = World()
+    registrations(world, LOST)
+    for _ in range(5):
+        (command,) = of(world.wait(MINUTE), cm.LookUpRunner)
+        world.feed(ev.RunnerLookedUp(LOST, command.token, busy=True, connected=True))
+    assert world.count(cm.Deregister) == 0
+
+
+def test_one_that_is_gone_at_the_second_look_is_no_leak() -> None:
+    world = World()
+    registrations(world, LOST)
+    (command,) = of(world.wait(MINUTE), cm.LookUpRunner)
+    world.feed(ev.RunnerLookedUp(LOST, command.token, missing=True))
+    assert world.runner(LOST).leak is None
+    assert world.count(cm.Deregister) == 0
+    world.wait(HOUR)
+    assert not world.knows(LOST)
+
+
+@pytest.mark.parametrize("fault", [NO_ANSWER, Fault(Remedy.BROKEN, "no"), Fault(Remedy.LIMITED, "429", 3)])
+def test_a_look_without_an_answer_is_repeated_and_not_at_once(fault: Fault) -> None:
+    world = World()
+    registrations(world, LOST)
+    looks: list[int] = []
+    while len(looks) < 40 and world.now < 1_000_000 + 3 * HOUR:
+        for command in of(world.wait(SECOND), cm.LookUpRunner):
+            looks.append(world.now)
+            world.feed(ev.RunnerLookedUp(LOST, command.token, fault=fault))
+    assert len(looks) == 40
+    assert min(later - earlier for earlier, later in pairwise(looks)) >= 59 * SECOND
+
+
+def test_absence_from_the_list_of_registrations_proves_nothing() -> None:
+    world = World(lists=False)
+    (name,) = world.listening(1)
+    for _ in range(4):
+        world.now += 5 * MINUTE
+        registrations(world)
+    assert world.runner(name).lost is None
+    assert world.runner(name).state is S.LISTENING
+
+
+def test_a_live_runners_registration_is_no_leak() -> None:
     world = World()
     (name,) = world.listening(1)
-    world.sign(name, Sign.ANNOUNCED, "build")
-    world.lists = False
-    (probe,) = of(world.restart().commands, cm.ProbeRunner)
-    looked = ev.Probed(name, probe.token, seen(workers=1))
-    listed = ev.EnvironmentsListed("here", tuple(world.environments.values()), complete=True)
-    answers = [looked, listed] if probe_first else [listed, looked]
-    first = len(world.sent)
-    for answer in answers:
-        world.feed(answer)
-    assert [command.runner for command in of(world.sent[first:], cm.WatchRunner)] == [name]
+    registrations(world, name)
+    assert world.runner(name).leak is None
 
 
-def test_a_later_listing_follows_nobody_twice() -> None:
+@pytest.mark.parametrize("name", ["eph-s2-e1-1", "eph-s1", "eph-s10-e1-1", "runner-of-acme", "EPH-S1-e1-1"])
+def test_foreign_registrations_are_never_touched(name: str) -> None:
+    world = World()
+    before = world.core.checkpoint()["rows"]["runner"]
+    registrations(world, name)
+    assert world.core.checkpoint()["rows"]["runner"] == before
+    world.wait(10 * MINUTE)
+    assert world.count(cm.Deregister) + world.count(cm.LookUpRunner) == 0
+
+
+def test_fp_24_a_zombie_is_retried_ever_more_slowly_and_names_do_not_come_back() -> None:
     world = World()
     (name,) = world.listening(1)
-    world.sign(name, Sign.ANNOUNCED, "build")
-    (probe,) = of(world.restart().commands, cm.ProbeRunner)
-    world.feed(ev.Probed(name, probe.token, seen(workers=1)))
-    first = len(world.sent)
-    world.feed(ev.EnvironmentsListed("here", tuple(world.environments.values()), complete=True))
-    assert of(world.sent[first:], cm.WatchRunner) == []
+    step = world.exited(name)
+    command = of(step.commands, cm.Deregister)[0]
+    fresh = world.last(cm.Register).runner
+    assert fresh != name
+    times: list[int] = []
+    while len(times) < 8:
+        times.append(world.now)
+        world.deregistered(command, FenceAnswer.REFUSED)
+        while True:
+            again = [c for c in of(world.wait(SECOND), cm.Deregister) if c.intent.runner == name]
+            if again:
+                command = again[0]
+                break
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert gaps == sorted(gaps)
+    assert gaps[-1] >= 10 * MINUTE
+
+
+# -- jobs ---------------------------------------------------------------------------------------------
+
+
+def test_a_listing_of_jobs_lets_resting_rules_go_on() -> None:
+    world = World(pool(observed=False), lists=False)
+    (name,) = world.listening(1)
+    world.completed(1, how="cancelled")
+    assert of(world.wait(4 * MINUTE), cm.ProbeRunner) == []
+    step = world.feed(ev.JobsListed(APP, 0))
+    assert [command.runner for command in of(step.commands, cm.ProbeRunner)] == [name]
+
+
+def test_an_adopted_listener_that_announces_itself_listens() -> None:
+    world = World()
+    world.environments[LOST] = found()
+    listed(world, found())
+    world.sign(LOST, Sign.LISTENING)
+    assert world.runner(LOST).state is S.LISTENING

@@ -19,47 +19,19 @@ from ephemerd.core import events as ev
 from ephemerd.core.machine import Core
 from ephemerd.core.step import Step
 from ephemerd.core.validate import validate
-from ephemerd.domain.errors import Fault, Remedy
-from ephemerd.domain.ids import JobKey, RunnerId
-from ephemerd.domain.job import ForgeStatus, JobReport, JobStatus, Told
+from ephemerd.domain.ids import RunnerId
+from ephemerd.domain.job import ForgeStatus, Told
 from ephemerd.domain.permit import Warrant
-from ephemerd.domain.pool import FenceKind, Host, Policy, Setup
-from ephemerd.domain.runner import FINAL, FenceAnswer, Runner, RunnerState
-from ephemerd.domain.verdict import Files, Listing, Sign, Verdict
-from tests.unit.core.world import APP, GPU, HOUR, LABELS, LIB, MINUTE, SECOND, pool, seen
+from ephemerd.domain.pool import FenceKind
+from ephemerd.domain.runner import FINAL, Runner, RunnerState
+from ephemerd.domain.verdict import Sign, Verdict
+from tests.unit.core.hostile import ANY, DELAYS, SETUP, SLOTS, Answers
+from tests.unit.core.world import APP, HOUR, LIB, MINUTE, SECOND
 
-SLOTS = {"here": 3, "there": 1}
-SETUP = Setup(
-    (
-        pool(max_concurrent=2),
-        pool("gpu", labels=GPU, surplus_grace=0, job_timeout=20 * 60 * SECOND),
-        pool("bare", scope=LIB, host="there", probes=False),
-        pool("tea", scope=LIB, labels=("tea",), host="there", probes=False, fence=FenceKind.NONE),
-    ),
-    tuple(Host(name, slots) for name, slots in SLOTS.items()),
-    Policy(),
-)
-CLASSES = ((("acme/app"), LABELS), ("acme/app", GPU), ("acme/lib", LABELS), ("acme/lib", ("tea",)))
-FAULTS = st.builds(
-    Fault, st.sampled_from(list(Remedy)), st.just("a fault"), st.none() | st.integers(1, 120 * SECOND)
-)
-DELAYS = (
-    1,
-    SECOND,
-    5 * SECOND,
-    16 * SECOND,
-    31 * SECOND,
-    61 * SECOND,
-    125 * SECOND,
-    301 * SECOND,
-    601 * SECOND,
-)
-ANY = st.integers(0, 10_000)
-TIMES = st.none() | st.integers(-20 * 60 * SECOND, 0)
 DELIBERATE = (Warrant.ESCAPE, Warrant.OVERDUE, Warrant.FORCED, Warrant.ENDED)
 
 
-class Hostile(RuleBasedStateMachine):
+class Hostile(Answers, RuleBasedStateMachine):
     """Rules are events; `now` only grows; answers may be kept and given again."""
 
     def __init__(self) -> None:
@@ -126,13 +98,6 @@ class Hostile(RuleBasedStateMachine):
             assert again is None or again > self.now, "woken twice for one moment"
         self.now = until
 
-    def pick(self, number: int) -> RunnerId:
-        """Choose mostly among what lives, at times something that is gone or was never ours."""
-        rows = sorted(self.core.state.runners.values(), key=lambda row: row.order)
-        live = [row.id for row in rows if row.state not in FINAL]
-        known = [*live, *live, *live, *(row.id for row in rows), *self.names[:2]]
-        return known[number % len(known)]
-
     # -- rules ----------------------------------------------------------------------------------------
 
     @initialize()
@@ -179,20 +144,6 @@ class Hostile(RuleBasedStateMachine):
     ) -> None:
         self.feed(ev.JobReported(self.said(number, status, who, registration, conclusion), told))
 
-    def said(
-        self, number: int, status: ForgeStatus, who: int | None, registration: int | None, how: str | None
-    ) -> JobReport:
-        repository, labels = CLASSES[number % len(CLASSES)]
-        name = self.pick(who) if who is not None else None
-        return JobReport(
-            JobKey("github", repository, number),
-            status,
-            labels,
-            runner_name=name,
-            runner_id=registration,
-            conclusion=how,
-        )
-
     @rule(numbers=st.lists(st.integers(1, 8), min_size=1, max_size=5))
     def jobs_are_queued(self, numbers: list[int]) -> None:
         for number in numbers:
@@ -212,123 +163,13 @@ class Hostile(RuleBasedStateMachine):
         """Any question that is or was open is answered, rightly or wrongly, maybe not for the last time."""
         place = which % len(self.open)
         command = self.open[place] if keep else self.open.pop(place)
-        self.feed(self.answer(command, data))
+        self.feed(self.answer(command, data.draw))
 
     @precondition(lambda self: self.open)
     @rule(times=st.integers(1, 20), then=st.sampled_from((0, *DELAYS)))
     def honest_answers(self, times: int, then: int) -> None:
         self.settle(times)
         self.later(then)
-
-    def answer(self, command: cm.Command, data: st.DataObject) -> ev.Event:
-        draw = data.draw
-        match command:
-            case cm.Register():
-                return draw(
-                    st.just(ev.Registered(command.runner, len(self.names)))
-                    | st.builds(
-                        ev.RegistrationFailed, st.just(command.runner), FAULTS, st.none() | st.integers(1, 60)
-                    )
-                )
-            case cm.LookUpName():
-                return draw(
-                    st.builds(
-                        ev.NameLookedUp,
-                        st.just(command.runner),
-                        st.none() | st.integers(1, 60),
-                        st.none() | FAULTS,
-                    )
-                )
-            case cm.StartRunner():
-                return draw(
-                    st.just(ev.EnvironmentStarted(command.runner, f"env-{command.runner}"))
-                    | st.builds(ev.StartFailed, st.just(command.runner), FAULTS)
-                )
-            case cm.ProbeRunner():
-                report = st.builds(
-                    seen,
-                    listing=st.sampled_from(list(Listing)),
-                    workers=st.integers(0, 1),
-                    files=st.sampled_from(list(Files)),
-                    offered_at=TIMES.map(self.ago),
-                    announced_at=TIMES.map(self.ago),
-                    ended_at=TIMES.map(self.ago),
-                )
-                return draw(
-                    st.builds(
-                        ev.Probed,
-                        st.just(command.runner),
-                        st.just(command.token),
-                        st.none() | st.just(seen()) | report,
-                        st.none(),
-                    )
-                )
-            case cm.LookUpRunner():
-                return draw(
-                    st.builds(
-                        ev.RunnerLookedUp,
-                        st.just(command.runner),
-                        st.just(command.token),
-                        busy=st.booleans(),
-                        connected=st.booleans(),
-                    )
-                    | st.just(ev.RunnerLookedUp(command.runner, command.token, missing=True))
-                    | st.builds(
-                        ev.RunnerLookedUp, st.just(command.runner), st.just(command.token), fault=FAULTS
-                    )
-                )
-            case cm.LookUpJob():
-                status = draw(st.sampled_from([*ForgeStatus, None]))
-                if status is None:
-                    return ev.JobLookedUp(command.job, command.token, missing=True)
-                said = self.said(command.job.id, status, draw(st.none() | ANY), None, None)
-                return draw(
-                    st.just(ev.JobLookedUp(command.job, command.token, said))
-                    | st.builds(ev.JobLookedUp, st.just(command.job), st.just(command.token), fault=FAULTS)
-                )
-            case cm.Deregister():
-                intent = command.intent
-                answer = draw(st.sampled_from(list(FenceAnswer)))
-                fault = draw(FAULTS) if answer is FenceAnswer.NO_ANSWER else None
-                return ev.FenceAnswered(intent.runner, intent.registration, command.token, answer, fault)
-            case cm.Destroy():
-                permit = command.permit
-                return draw(
-                    st.just(ev.EnvironmentDestroyed(permit.runner, permit.environment))
-                    | st.builds(ev.DestroyFailed, st.just(permit.runner), st.just(permit.environment), FAULTS)
-                )
-            case cm.ListEnvironments():
-                return ev.EnvironmentsListed(command.host, self.some(draw, command.host), draw(st.booleans()))
-            case cm.ListRegistrations():
-                found = tuple(
-                    ev.FoundRegistration(name, draw(st.integers(1, 60)), draw(st.booleans()), online=True)
-                    for name in self.names
-                    if draw(st.booleans())
-                )
-                return ev.RegistrationsListed(command.scope, found, draw(st.none() | FAULTS))
-            case cm.ListJobs():
-                return ev.JobsListed(command.scope, 0, draw(st.none() | FAULTS))
-            case cm.WatchRunner():
-                return ev.SignSeen(command.runner, draw(st.sampled_from(list(Sign))), "build")
-
-    def ago(self, ms: int | None) -> int | None:
-        return None if ms is None else self.now + ms
-
-    def some(self, draw: Any, host: str) -> tuple[ev.FoundEnvironment, ...]:
-        state = self.core.state
-        return tuple(
-            ev.FoundEnvironment(
-                name,
-                f"env-{name}",
-                "small" if host == "here" else "bare",
-                ended=draw(st.booleans()),
-                leftovers=draw(st.integers(0, 1)),
-            )
-            for name in self.names
-            if draw(st.booleans())
-            and (name not in state.runners or state.runners[name].host == host)
-            and name.startswith("eph-")
-        )
 
     @rule(
         place=st.sampled_from([("all", ""), ("pool", "small"), ("host", "here"), ("pool", "nowhere")]),
@@ -382,7 +223,7 @@ class Hostile(RuleBasedStateMachine):
         for subject in sorted(mine.keys() | theirs.keys()):
             if mine.get(subject, self.now + 1) > self.now:
                 found = (self.now, subject, mine.get(subject), theirs.get(subject))
-                assert found[2] == found[3], (found, self.core.state.runners.get(subject[1]))
+                assert found[2] == found[3], (found, subject)
 
     @invariant()
     def nobody_is_forgotten(self) -> None:
@@ -393,46 +234,6 @@ class Hostile(RuleBasedStateMachine):
                 assert ("runner", row.id) in moments, f"never looked at again: {row}"
 
     # -- the calm at the end --------------------------------------------------------------------------
-
-    def honest(self, command: cm.Command) -> ev.Event | None:
-        state = self.core.state
-        match command:
-            case cm.Register():
-                return ev.Registered(command.runner, 1_000 + len(self.names))
-            case cm.LookUpName():
-                return ev.NameLookedUp(command.runner, None)
-            case cm.StartRunner():
-                return ev.EnvironmentStarted(command.runner, f"env-{command.runner}")
-            case cm.ProbeRunner():
-                return ev.Probed(command.runner, command.token, seen())
-            case cm.LookUpRunner():
-                return ev.RunnerLookedUp(command.runner, command.token, busy=False, connected=True)
-            case cm.LookUpJob():
-                job = state.jobs.get(command.job)
-                status = ForgeStatus.QUEUED if job is None or job.status is JobStatus.QUEUED else None
-                known = status or ForgeStatus.COMPLETED
-                return ev.JobLookedUp(
-                    command.job, command.token, self.said(command.job.id, known, None, None, "success")
-                )
-            case cm.Deregister():
-                intent = command.intent
-                return ev.FenceAnswered(
-                    intent.runner, intent.registration, command.token, FenceAnswer.ACCEPTED
-                )
-            case cm.Destroy():
-                return ev.EnvironmentDestroyed(command.permit.runner, command.permit.environment)
-            case cm.ListEnvironments():
-                found = tuple(
-                    ev.FoundEnvironment(row.id, row.environment, row.pool, ended=False)
-                    for row in state.runners.values()
-                    if row.host == command.host and row.environment and row.state not in FINAL
-                )
-                return ev.EnvironmentsListed(command.host, found, complete=True)
-            case cm.ListRegistrations():
-                return ev.RegistrationsListed(command.scope, ())
-            case cm.ListJobs():
-                return ev.JobsListed(command.scope, 0)
-        return None
 
     def calm(self, ms: int) -> None:
         """Let time pass in a world in which every question is answered truly, at once."""

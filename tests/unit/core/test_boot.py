@@ -1,0 +1,298 @@
+"""A process life begins: every state is resumed from its row, nothing is destroyed, nothing is forgotten."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ephemerd.core import commands as cm
+from ephemerd.core import events as ev
+from ephemerd.domain.errors import Fault, Remedy
+from ephemerd.domain.ids import RunnerId
+from ephemerd.domain.job import ForgeStatus
+from ephemerd.domain.permit import Warrant
+from ephemerd.domain.pool import Host, Policy, Setup
+from ephemerd.domain.runner import RunnerState
+from ephemerd.domain.verdict import Sign
+from tests.unit.core.world import APP, GPU, HOUR, LIB, MINUTE, SECOND, World, key, of, pool, report, seen
+
+S = RunnerState
+
+
+def in_state(state: RunnerState) -> tuple[World, RunnerId]:
+    """Return a world with one runner in that state, its listings unanswered."""
+    world = World(lists=False, slots=2)
+    world.feed(ev.EnvironmentsListed("here", (), True))
+    world.feed(ev.JobsListed(APP, 0))
+    world.feed(ev.RegistrationsListed(APP, ()))
+    (name,) = world.planned(1)
+    if state is S.REGISTERING:
+        return world, name
+    world.registered(name)
+    world.started(name)
+    if state in (S.LISTENING, S.ASSIGNED, S.RUNNING, S.FINISHING, S.RETIRING):
+        world.sign(name, Sign.LISTENING)
+    if state is S.ASSIGNED:
+        world.sign(name, Sign.OFFERED)
+    if state in (S.RUNNING, S.FINISHING, S.RETIRING):
+        world.in_progress(1, name)
+    if state in (S.FINISHING, S.RETIRING):
+        world.completed(1, name)
+    if state is S.RETIRING:
+        world.exited(name, leftovers=1)
+    assert world.runner(name).state is state
+    return world, name
+
+
+LIVING = (S.STARTING, S.LISTENING, S.ASSIGNED, S.RUNNING, S.FINISHING)
+
+
+@pytest.mark.parametrize("state", LIVING)
+def test_fp_52_what_runs_is_kept_found_watched_and_probed(state: RunnerState) -> None:
+    world, name = in_state(state)
+    before = world.runner(name)
+    step = world.restart(down=30 * SECOND)
+    assert of(step.commands, cm.Destroy) + of(step.commands, cm.Deregister) == []
+    row = world.runner(name)
+    assert (row.state, row.since, row.adopted, row.seen_after_start) == (state, before.since, True, False)
+    assert [command.runner for command in of(step.commands, cm.ProbeRunner)] == [name]
+    found = world.feed(ev.EnvironmentsListed("here", (world.environments[name],), True))
+    assert of(found.commands, cm.WatchRunner) == [cm.WatchRunner(name, "small", f"env-{name}")]
+    world.probed(of(step.commands, cm.ProbeRunner)[0])
+    assert world.runner(name).seen_after_start
+
+
+@pytest.mark.parametrize("probes", [True, False])
+def test_it_is_watched_also_when_the_probe_answers_before_the_listing(probes: bool) -> None:
+    """Signs and the exit come only from what is watched."""
+    world = World(pool(probes=probes))
+    (name,) = world.listening(1)
+    world.lists = False
+    world.restart()
+    for command in of(world.steps[-1].commands, cm.ProbeRunner):
+        world.probed(command)
+    assert world.runner(name).seen_after_start
+    found = world.feed(ev.EnvironmentsListed("here", (world.environments[name],), True))
+    assert len(of(found.commands, cm.WatchRunner)) == 1
+
+
+def test_registering_is_looked_up_and_never_posted_again() -> None:
+    world, name = in_state(S.REGISTERING)
+    step = world.restart(down=SECOND)
+    assert of(step.commands, cm.LookUpName) == [cm.LookUpName(name, APP)]
+    assert [command.runner for command in of(step.commands, cm.Register)] == []
+    step = world.feed(ev.NameLookedUp(name, 71))
+    assert of(step.commands, cm.StartRunner) == []
+    assert of(step.commands, cm.Deregister)[0].intent.registration == 71
+    assert of(step.commands, cm.Register)[0].runner == "eph-s1-e2-2"
+
+
+def test_planned_is_undone() -> None:
+    """A crash between the two halves of one turn cannot be, but an older version may have left one."""
+    world, name = in_state(S.REGISTERING)
+    world.stored["runner"][name]["state"] = "planned"
+    world.restart()
+    assert world.runner(name).state is S.GONE
+    assert world.held == 1  # a new one, under a new name
+
+
+def test_retiring_goes_through_the_gate_again_and_nothing_is_replayed() -> None:
+    world, name = in_state(S.RETIRING)
+    step = world.restart(down=10 * MINUTE)
+    assert of(step.commands, cm.Destroy) == []
+    assert world.runner(name).state is S.RETIRING
+    world.wait(69 * SECOND)
+    assert world.runner(name).state is S.RETIRING
+    running = replace(world.environments[name], ended=False)
+    found = world.feed(ev.EnvironmentsListed("here", (running,), True))
+    (probe,) = [c for c in of(found.commands, cm.ProbeRunner) if c.runner == name]
+    world.probed(probe, seen(listener_alive=False))
+    gate = world.runner(name).gate
+    assert gate is not None
+
+
+def test_a_gate_run_of_an_earlier_life_is_void_and_its_answers_are_stale() -> None:
+    world = World(pool(surplus_grace=0))
+    (name,) = world.listening(1)
+    world.completed(1, how="cancelled")
+    probe = world.last(cm.ProbeRunner)
+    world.lists = False
+    world.restart(down=SECOND)
+    assert world.runner(name).gate is None
+    world.probed(probe)
+    assert world.runner(name).gate is None
+    assert world.count(cm.Deregister) == 0
+
+
+def test_an_accepted_fence_is_remembered_and_not_asked_again() -> None:
+    world = World(pool(surplus_grace=0))
+    (name,) = world.listening(1)
+    world.completed(1, how="cancelled")
+    world.probed(world.last(cm.ProbeRunner))
+    world.deregistered(world.last(cm.Deregister))
+    assert world.runner(name).fence.accepted is not None
+    world.restart(down=SECOND)
+    for _ in range(12 * 60):
+        for command in of(world.wait(SECOND), cm.ProbeRunner):
+            world.probed(command)
+        if world.count(cm.Destroy):
+            break
+    assert world.last(cm.Destroy).permit.warrant is Warrant.IDLE
+    assert world.last(cm.Destroy).permit.epoch == "e2"
+    assert world.count(cm.Deregister) == 1
+
+
+def test_rules_that_rest_on_events_rest_after_a_start() -> None:
+    world = World(pool(surplus_grace=0))
+    (name,) = world.listening(1)
+    world.lists = False
+    world.restart(down=SECOND)
+    world.completed(1, how="cancelled")
+    for command in of(world.sent, cm.ProbeRunner):
+        world.probed(command)
+    assert world.runner(name).gate is None
+    world.feed(ev.JobsListed(APP, 0))
+    assert world.runner(name).gate is None
+    world.feed(ev.EnvironmentsListed("here", (world.environments[name],), True))
+    sent = of(world.wait(10 * MINUTE), cm.ProbeRunner)
+    assert [command.runner for command in sent][:1] == [name]
+
+
+# -- a reboot of the machine ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", [*LIVING, S.RETIRING])
+def test_fp_54_a_reboot_ends_what_ran_and_frees_its_slot(state: RunnerState) -> None:
+    world, name = in_state(state)
+    step = world.restart(down=5 * MINUTE, same_boot=False)
+    row = world.runner(name)
+    assert row.state is S.GONE
+    assert row.ending in ("the machine was restarted", "ended by itself, left processes behind")
+    cleaned = [c for c in of(step.commands, cm.Destroy) if c.permit.runner == name]
+    assert [c.permit.warrant for c in cleaned] == [Warrant.ENDED]
+    taken_back = [c for c in of(step.commands, cm.Deregister) if c.intent.runner == name]
+    assert len(taken_back) == (1 if row.hard is None else 0)
+
+
+def test_a_reboot_ends_what_was_abandoned() -> None:
+    world, name = in_state(S.RETIRING)
+    world.wait(70 * SECOND)
+    assert world.runner(name).state is S.ABANDONED
+    world.restart(same_boot=False)
+    assert world.runner(name).state is S.GONE
+    assert world.core.state.index.abandoned == {}
+
+
+# -- what was missed -----------------------------------------------------------------------------------
+
+
+def test_fp_53_jobs_queued_while_it_was_down_get_runners_without_a_delivery() -> None:
+    world = World(slots=8)
+    for number in (1, 2, 3):
+        world.waiting[key(number)] = report(number, ForgeStatus.QUEUED)
+    world.restart(down=15 * MINUTE)
+    assert world.count(cm.Register) == 3
+
+
+def test_a_row_whose_time_ran_out_while_nobody_was_there_is_dropped() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    world.completed(1, name)
+    world.registrations.clear()
+    world.exited(name)
+    world.destroyed(world.last(cm.Destroy))
+    world.restart(down=3 * HOUR)
+    assert not world.knows(name)
+
+
+def test_a_registration_to_be_taken_back_is_taken_back_by_the_next_life() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.exited(name)
+    world.feed(ev.ScopeAnswered(APP))
+    step = world.restart(down=3 * HOUR)
+    assert name in [command.intent.runner for command in of(step.commands, cm.Deregister)]
+
+
+def test_remains_are_removed_by_the_next_life() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.exited(name)
+    step = world.restart(down=3 * HOUR)
+    assert name in [command.permit.runner for command in of(step.commands, cm.Destroy)]
+
+
+def test_questions_of_an_earlier_life_reserve_no_slot() -> None:
+    world = World(slots=1)
+    (name,) = world.listening(9)
+    world.in_progress(9, name)
+    world.queued(1)
+    world.wait(61 * SECOND)
+    world.exited(name)
+    assert world.core.state.index.reserved == {"here": 1}
+    world.lists = False
+    moved = Setup((pool(host="there"),), (Host("here", 1), Host("there", 1)), Policy())
+    world.restart(setup=moved)
+    assert world.core.state.index.reserved == {"there": 1}  # asked anew, where the pool is now
+
+
+# -- the configuration ---------------------------------------------------------------------------------
+
+
+def test_a_pool_that_is_no_longer_configured_keeps_its_runners_and_makes_none() -> None:
+    world = World(pool(), pool("big", labels=GPU))
+    (name,) = world.listening(1, labels=GPU)
+    world.restart(setup=Setup((pool(),), world.setup.hosts, Policy()))
+    assert world.runner(name).state is S.LISTENING
+    assert world.planned(2, labels=GPU) == []
+    assert not world.core.state.pools["big"].configured
+
+
+def test_fewer_slots_end_nobody_and_let_nobody_in() -> None:
+    world = World(slots=3)
+    world.listening(1, 2, 3)
+    world.restart(setup=Setup((pool(),), (Host("here", 1),), Policy()))
+    assert world.held == 3
+    assert world.core.state.slots_free("here") == -2
+    assert world.planned(4) == []
+
+
+def test_new_labels_match_what_waits() -> None:
+    world = World()
+    assert world.planned(1, labels=GPU) == []
+    world.restart(setup=Setup((pool(labels=GPU),), world.setup.hosts, Policy()))
+    assert world.count(cm.Register) == 1
+
+
+def test_backoffs_do_not_outlive_a_start() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    world.feed(ev.RegistrationFailed(name, Fault(Remedy.BROKEN, "the disk is full")))
+    assert world.core.state.pools["small"].failures == 1
+    world.restart()
+    assert world.core.state.pools["small"].failures == 0
+    assert world.count(cm.Register) == 2
+
+
+def test_names_never_repeat_not_even_from_a_restored_store() -> None:
+    world = World()
+    stored = {kind: dict(rows) for kind, rows in world.stored.items()}
+    first = world.planned(1)
+    world.stored = stored
+    world.restart()
+    second = world.planned(2)
+    assert not set(first) & set(second)
+
+
+def test_the_world_is_listed_at_once() -> None:
+    world = World(pool(), pool("lib", scope=LIB), lists=False)
+    step = world.steps[0]
+    assert step.commands == (
+        cm.ListEnvironments("here"),
+        cm.ListJobs(APP),
+        cm.ListRegistrations(APP),
+        cm.ListJobs(LIB),
+        cm.ListRegistrations(LIB),
+    )

@@ -1,0 +1,248 @@
+"""How a scope answers: silence, limits and refused credentials, each with its way back."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from ephemerd.core import commands as cm
+from ephemerd.core import events as ev
+from ephemerd.core.health import assess
+from ephemerd.domain.errors import Fault, Remedy
+from ephemerd.domain.job import ForgeStatus
+from ephemerd.domain.pool import Policy, Setup
+from ephemerd.domain.runner import FenceAnswer, RunnerState
+from ephemerd.domain.verdict import Sign
+from tests.unit.core.world import APP, HOUR, LIB, MINUTE, NO_ANSWER, SECOND, World, key, of, pool, report
+
+S = RunnerState
+LIMITED = Fault(Remedy.LIMITED, "secondary rate limit", 60 * SECOND)
+DENIED = Fault(Remedy.DENIED, "Bad credentials")
+FORGE_CALLS = (
+    cm.Register,
+    cm.LookUpName,
+    cm.LookUpRunner,
+    cm.LookUpJob,
+    cm.Deregister,
+    cm.ListRegistrations,
+    cm.ListJobs,
+)
+
+
+def calls(commands: tuple[cm.Command, ...] | list[cm.Command]) -> list[cm.Command]:
+    """Return what goes to the forge."""
+    return [command for command in commands if isinstance(command, FORGE_CALLS)]
+
+
+def refuse(world: World, command: cm.Command, fault: Fault) -> None:
+    """Answer a call of the forge with a fault."""
+    event: ev.Event
+    match command:
+        case cm.Register():
+            event = ev.RegistrationFailed(command.runner, fault)
+        case cm.LookUpName():
+            event = ev.NameLookedUp(command.runner, None, fault)
+        case cm.LookUpRunner():
+            event = ev.RunnerLookedUp(command.runner, command.token, fault=fault)
+        case cm.LookUpJob():
+            event = ev.JobLookedUp(command.job, command.token, fault=fault)
+        case cm.Deregister():
+            intent = command.intent
+            event = ev.FenceAnswered(
+                intent.runner, intent.registration, command.token, FenceAnswer.NO_ANSWER, fault
+            )
+        case cm.ListRegistrations():
+            event = ev.RegistrationsListed(command.scope, (), fault)
+        case cm.ListJobs():
+            event = ev.JobsListed(command.scope, 0, fault)
+        case _:
+            raise AssertionError(command)
+    world.feed(event)
+
+
+def outage(world: World, fault: Fault, ms: int) -> list[tuple[int, cm.Command]]:
+    """Let every call of the forge fail for a while; return when each one went out."""
+    world.lists = False
+    out: list[tuple[int, cm.Command]] = []
+    done, until = len(world.sent), world.now + ms
+    while world.now < until:
+        while done < len(world.sent):
+            command = world.sent[done]
+            done += 1
+            if isinstance(command, cm.ListEnvironments):
+                world.feed(ev.EnvironmentsListed("here", tuple(world.environments.values()), True))
+            elif isinstance(command, FORGE_CALLS):
+                out.append((world.now, command))
+                refuse(world, command, fault)
+        world.wait(SECOND)
+    return out
+
+
+def test_fp_38_one_call_a_minute_tries_a_silent_scope_and_all_else_waits() -> None:
+    world = World(slots=8)
+    world.listening(1, 2)
+    world.queued(3, 4, 5)
+    world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
+    for command in of(world.sent, cm.Register)[2:]:
+        world.feed(ev.RegistrationFailed(command.runner, NO_ANSWER))
+    made = outage(world, NO_ANSWER, 40 * MINUTE)
+    assert 38 <= len(made) <= 41
+    gaps = [later[0] - earlier[0] for earlier, later in pairwise(made)]
+    assert min(gaps) >= MINUTE
+    assert world.count(cm.Destroy) == 0
+    assert all(world.job(number).status.value == "queued" for number in range(1, 6))
+
+
+def test_a_silent_scope_is_tried_each_minute_even_when_nothing_else_wants_it() -> None:
+    """Else nobody would notice that it answers again before the next listing."""
+    world = World()
+    world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
+    world.lists = False
+    assert calls(world.wait(MINUTE)) == []
+    assert calls(world.wait(SECOND)) == [cm.ListRegistrations(APP)]
+
+
+def test_recovery_resumes_at_once() -> None:
+    world = World(slots=8)
+    world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
+    first = len(world.sent)
+    assert world.planned(1) == []
+    step = world.feed(ev.ScopeAnswered(APP))
+    assert len(of(step.commands, cm.Register)) == 1
+    assert first < len(world.sent)
+    assert "the forge answers again" in world.notes
+    assert world.core.state.scopes[str(APP)].silent is None
+
+
+def test_one_scope_is_silent_and_another_works() -> None:
+    world = World(pool(), pool("lib", scope=LIB))
+    world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
+    assert world.planned(1) == []
+    assert len(world.planned(2, repository="acme/lib")) == 1
+
+
+def test_fp_36_a_limit_waits_for_its_reset_whatever_asks() -> None:
+    world = World(slots=8)
+    (name,) = world.planned(1)
+    world.feed(ev.RegistrationFailed(name, LIMITED))
+    world.queued(2, 3)
+    assert calls(world.wait(60 * SECOND - 1)) == []
+    sent = world.wait(1)
+    assert len(of(sent, cm.Register)) == 3
+    assert world.core.state.pools["small"].failures == 0
+
+
+def test_the_longest_limit_counts_and_one_without_word_is_a_minute() -> None:
+    world = World()
+    world.feed(ev.ScopeAnswered(APP, limited_until=world.now + 10 * MINUTE))
+    (until,) = [row.limited_until for row in world.core.state.scopes.values()]
+    world.feed(ev.JobsListed(APP, 0, Fault(Remedy.LIMITED, "429")))
+    assert world.core.state.scopes[str(APP)].limited_until == until
+    other = World()
+    other.feed(ev.JobsListed(APP, 0, Fault(Remedy.LIMITED, "429")))
+    assert other.core.state.scopes[str(APP)].limited_until == other.now + MINUTE
+
+
+def test_fp_37_a_refused_credential_stops_the_scope_and_is_tried_rarely() -> None:
+    world = World(slots=8)
+    (listener,) = world.listening(1)
+    world.queued(2)
+    world.feed(ev.JobsListed(APP, 0, DENIED))
+    made = outage(world, DENIED, HOUR)
+    assert 5 <= len(made) <= 7
+    assert world.count(cm.Destroy) + world.count(cm.Deregister) == 0
+    assert world.runner(listener).state is S.LISTENING
+    health = assess(world.core.state, world.now)
+    assert any("refuses our credential (Bad credentials)" in reason for reason in health.reasons)
+
+
+def test_a_credential_that_was_renewed_is_tried_at_the_start() -> None:
+    world = World()
+    world.queued(1)
+    world.feed(ev.JobsListed(APP, 0, DENIED))
+    world.lists = False
+    step = world.restart(down=SECOND)
+    assert len(calls(list(step.commands))) == 1
+    world.feed(ev.JobsListed(APP, 0))
+    assert world.core.state.scopes[str(APP)].denied == ""
+
+
+def test_a_refused_request_is_an_answer() -> None:
+    world = World()
+    world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
+    world.feed(ev.JobsListed(APP, 0, Fault(Remedy.REFUSED, "422")))
+    assert world.core.state.scopes[str(APP)].silent is None
+
+
+def test_an_answer_is_written_down_at_most_every_ten_seconds() -> None:
+    world = World()
+    world.now += 20 * SECOND
+    assert world.feed(ev.ScopeAnswered(APP)).changed != ()
+    world.now += 9 * SECOND
+    assert world.feed(ev.ScopeAnswered(APP)).changed == ()
+
+
+def test_listings_come_every_five_minutes_and_one_that_is_lost_after_ten() -> None:
+    world = World(lists=False)
+    assert world.count(cm.ListJobs) == 1
+    sent = of(world.wait(9 * MINUTE), cm.ListJobs)
+    assert sent == []
+    assert len(of(world.wait(MINUTE), cm.ListJobs)) == 1
+    world.feed(ev.JobsListed(APP, 0))
+    world.feed(ev.RegistrationsListed(APP, ()))
+    assert len(of(world.wait(5 * MINUTE), cm.ListJobs)) == 1
+
+
+def test_a_listing_that_takes_longer_than_the_interval_is_followed_by_the_next() -> None:
+    world = World(policy=Policy(reconcile_every=MINUTE), lists=False)
+    assert of(world.wait(3 * MINUTE), cm.ListJobs) == []
+    step = world.feed(ev.JobsListed(APP, 0))
+    assert of(step.commands, cm.ListJobs) == [cm.ListJobs(APP)]
+    step = world.feed(ev.RegistrationsListed(APP, ()))
+    assert of(step.commands, cm.ListRegistrations) == [cm.ListRegistrations(APP)]
+
+
+def test_a_scope_that_nobody_configured_any_more_is_not_listed_for_ever() -> None:
+    world = World(pool(), pool("lib", scope=LIB))
+    world.restart(setup=Setup((pool(),), world.setup.hosts, world.setup.policy))
+    sent = world.wait(HOUR)
+    assert {str(command.scope) for command in of(sent, cm.ListJobs)} == {str(APP)}
+    assert {str(command.scope) for command in of(sent, cm.ListRegistrations)} == {str(APP)}
+
+
+def test_its_old_troubles_are_no_reason_to_worry() -> None:
+    world = World(pool(), pool("lib", scope=LIB))
+    world.feed(ev.JobsListed(LIB, 0, DENIED))
+    world.restart(setup=Setup((pool(),), world.setup.hosts, world.setup.policy))
+    assert assess(world.core.state, world.now).status == "ok"
+
+
+def test_a_fence_waits_for_the_scope_and_nothing_is_destroyed_without_it() -> None:
+    world = World(pool(surplus_grace=0))
+    (name,) = world.listening(1)
+    world.feed(ev.ScopeAnswered(APP, limited_until=world.now + 5 * MINUTE))
+    world.completed(1, how="cancelled")
+    world.probed(world.last(cm.ProbeRunner))
+    assert world.count(cm.Deregister) == 0
+    assert world.decisions[-1].outcome == "vetoed"
+    assert "cannot be asked" in world.decisions[-1].reason
+    assert world.runner(name).state is S.LISTENING
+
+
+def test_a_job_asked_about_while_silent_is_asked_later() -> None:
+    world = World(pool(max_concurrent=0))
+    world.queued(1)
+    world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
+    step = world.told(report(1, ForgeStatus.WAITING))
+    assert of(step.commands, cm.LookUpJob) == []
+    world.feed(ev.ScopeAnswered(APP))
+    assert len(of(world.wait(30 * SECOND), cm.LookUpJob)) == 1
+
+
+def test_a_hard_sign_of_a_nameless_job_waits_for_an_open_scope() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.WORKER)
+    world.feed(ev.ScopeAnswered(APP, limited_until=world.now + 3 * MINUTE))
+    assert of(world.wait(2 * MINUTE), cm.LookUpJob) == []
+    (question,) = of(world.wait(MINUTE), cm.LookUpJob)
+    assert question.job == key(1)
