@@ -1,9 +1,12 @@
-"""The one door to `ephemerd.testing`: `demo` and `forge-sim`. Everything there is loaded only when asked for."""
+"""The one door to `ephemerd.testing`: `demo`, `forge-sim` and the simulator.
+
+Everything there is loaded only when asked for.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -121,3 +124,10 @@ def forge_sim(
         what, _, todo = str(error).partition("; ")
         raise Failure(error.code, what, todo or "see 'ephemerd forge-sim --help'") from None
     return Exit.DONE
+
+
+def simulator() -> Any:
+    """Return the simulator's front: a module of functions that take and give plain values."""
+    from ephemerd.testing.simulate import front
+
+    return front

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import ephemerd
-from ephemerd.cli import check, explain, lab, operate, serve, views
+from ephemerd.cli import check, explain, lab, lab_simulate, operate, serve, views
 from ephemerd.cli.failure import Exit, Failure, complain
 from ephemerd.cli.options import FORMATS, LEVELS, Common
 
@@ -43,6 +43,18 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str, str], ...] = (
     ("cordon", operate.cordon, "Start no more runners.", 'cordon linux --reason "new disk"'),
     ("uncordon", operate.uncordon, "End a cordon or drain.", "uncordon linux"),
     ("drain", operate.drain, "Cordon until no runner is left.", "drain --wait --timeout 2h"),
+    (
+        "simulate",
+        lab_simulate.simulate,
+        "Run the scheduler in virtual time, by the thousand.",
+        "simulate --jobs 5000 --seeds 1-8 --weather hostile",
+    ),
+    (
+        "replay",
+        lab_simulate.replay,
+        "Feed a recorded incident or journal to the scheduler.",
+        "replay incident.jsonl --policy sweep",
+    ),
     (
         "forge-sim",
         lab.forge_sim,
