@@ -7,6 +7,7 @@ import pytest
 from ephemerd.core.commands import Deregister, Destroy, ProbeRunner
 from ephemerd.core.events import FenceAnswered
 from ephemerd.domain.errors import Fault, Remedy
+from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus, Told
 from ephemerd.domain.pool import FenceKind
 from ephemerd.domain.runner import FenceAnswer, GatePhase
@@ -193,6 +194,32 @@ def test_job_that_the_forge_does_not_call_over_has_five_days_and_a_half_hour():
     assert len(world.commands(Deregister, name)) == 1
 
 
+@pytest.mark.parametrize("news", [False, True])
+def test_refusal_is_no_news_to_an_escape_and_a_sign_beside_it_is(news):
+    """Bound by a soft sign an hour and a half ago, idle to the probe, and the forge refuses: a busy one."""
+    world = World(pool(job_timeout=HOUR))
+    name = world.assigned()
+    world.discharge(name)
+    world.now += HOUR + 31 * MINUTE
+    world.tick()
+    again(world, name)
+    world.probed(name)
+    if news:
+        world.sign(name, Sign.ACKNOWLEDGED)
+    world.fenced(name, REFUSED)
+    assert world.gate(name).phase is GatePhase.SETTLING
+    world.wait(5 * SECOND)
+    world.probed(name)
+    outcome = ("vetoed", "busy", "sign") if news else ("escaped", "busy", "probe")
+    assert world.outcomes(name)[-1][1:] == outcome
+
+
+def test_answer_about_a_runner_that_is_not_known_is_nothing():
+    world = World()
+    step = world.handle(FenceAnswered(RunnerId("nobody"), 1, 1, FenceAnswer.ACCEPTED))
+    assert (step.commands, step.changed) == ((), ())
+
+
 def test_sign_that_came_with_the_refusal_stops_even_an_escape():
     """The refusal itself is a sign of ours; another one beside it is news."""
     world = World(pool(job_timeout=HOUR))
@@ -306,13 +333,16 @@ def over(world, seen):
     """A finished runner that does not leave: "not found" twice, a minute apart."""
     world.wait(MINUTE)
     (name,) = [row.id for row in world.core.state.runners.values() if row.state.value == "finishing"]
-    for pause in (MINUTE, 0):
-        again(world, name)
-        world.probed(name, seen)
-        world.vouch()
-        world.fenced(name, NOT_FOUND)
-        assert world.commands(Destroy, name) == []
-        world.now += pause
+    again(world, name)
+    world.probed(name, seen)
+    world.vouch()
+    world.fenced(name, NOT_FOUND)
+    assert world.outcomes(name)[-1] == ("finished", "vetoed", "idle", "fence"), "once is not twice"
+    world.now += MINUTE
+    again(world, name)
+    world.probed(name, seen)
+    world.vouch()
+    world.fenced(name, NOT_FOUND)
     return name
 
 

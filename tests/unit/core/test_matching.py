@@ -86,6 +86,12 @@ def test_least_flexible_supply_first():
     }
 
 
+def test_pool_that_fewer_classes_can_use_is_used_first():
+    edges = {"a": ("a-wide", "z-narrow"), "b": ("a-wide", "b-other")}
+    flow = match({"a": 1, "b": 1}, {"a-wide": 2, "z-narrow": 1, "b-other": 1}, edges)
+    assert flow == {("a", "z-narrow"): 1, ("b", "b-other"): 1}
+
+
 def test_long_chain_is_shifted():
     """Greedy alone leaves one over: c3 reaches only what the others took."""
     edges = {
