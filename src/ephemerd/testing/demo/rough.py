@@ -25,7 +25,8 @@ RUN_ENDS_WITHIN_S = 100.0
 
 
 class Rough:
-    """Draws from a stream of its own, so that the bursts of a seed are the same in every weather."""
+    """Draws from a stream of its own, so that the bursts of a seed are the same in every weather, and at once, so that
+    the draws do not depend on what takes how long."""
 
     def __init__(self, stage: Stage, narrator: Narrator) -> None:
         factor = stage.options.time_scale
@@ -60,24 +61,23 @@ class Rough:
         """Start what comes with a burst: jobs that wait for an approval, and one job that is run again."""
         for _ in queued:
             if self.rng.random() < self.weather.approval:
-                group.create_task(self._wait_for_approval())
+                rejected, after = self.rng.random() < REJECTED, self.approved_after.draw(self.rng)
+                group.create_task(self._wait_for_approval(after, rejected=rejected))
         again = [job for job in queued if self.rng.random() < self.weather.rerun]
         if again:
-            group.create_task(self._rerun(again[0], queued))
+            group.create_task(self._rerun(again[0], queued, self.rerun_after.draw(self.rng)))
 
-    async def _wait_for_approval(self) -> None:
+    async def _wait_for_approval(self, after: float, *, rejected: bool) -> None:
         [job] = await self.forge.queue(BURST_LABELS, 1, tag="extra", waiting=True)
         self.tell.say(f"job {job} waits for an approval", "quiet")
-        rejected = self.rng.random() < REJECTED
-        await asyncio.sleep(self.approved_after.draw(self.rng))
+        await asyncio.sleep(after)
         await self.forge.admin(f"/jobs/{job}/{'cancel' if rejected else 'approve'}")
         self.tell.say(f"job {job} is {'turned down' if rejected else 'approved'}", "quiet")
 
-    async def _rerun(self, job: int, run: list[int]) -> None:
+    async def _rerun(self, job: int, run: list[int], after: float) -> None:
         """Run one job again once its run has ended; a run that takes too long is left alone."""
-        delay = self.rerun_after.draw(self.rng)
         if not await self.forge.wait("jobs_ended", RUN_ENDS_WITHIN_S, jobs=",".join(map(str, run))):
             return
-        await asyncio.sleep(delay)
+        await asyncio.sleep(after)
         [again] = (await self.forge.admin(f"/jobs/{job}/rerun"))["jobs"]
         self.tell.say(f"job {job} is run again, as {again}; its old end is told once more", "quiet")
