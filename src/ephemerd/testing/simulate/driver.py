@@ -21,6 +21,7 @@ from ephemerd.domain.pool import Setup
 from ephemerd.domain.verdict import Sign
 from ephemerd.testing.simulate.calls import Calls
 from ephemerd.testing.simulate.foils.forged import commands_hash
+from ephemerd.testing.simulate.foils.forged import commands_hash
 from ephemerd.testing.simulate.forge import ModelForge
 from ephemerd.testing.simulate.heap import VirtualTime
 from ephemerd.testing.simulate.journal import Recorder
