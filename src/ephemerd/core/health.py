@@ -119,13 +119,22 @@ def _untaken(state: State, now: int) -> Iterator[str]:
     for name, kept in sorted(state.classes.items()):
         group = state.index.groups.get(name)
         oldest = group.queued.oldest() if kept.held and group is not None else None
-        if oldest is None or now - state.jobs[oldest].first_seen < state.policy.assigned_stuck:
+        if group is None or oldest is None:
+            continue
+        if now - state.jobs[oldest].first_seen < state.policy.assigned_stuck:
             continue
         yield (
-            f"Job {oldest} is matched but not taken: a runner that satisfies it listens, and the forge "
-            "does not give it the job. Check group access, public repositories, max-parallel and "
+            f"Job {oldest} is matched but not taken: {_listener(state, group)} satisfies it and listens, and "
+            "the forge does not give it the job. Check group access, public repositories, max-parallel and "
             "concurrency, and the labels as the forge shows them."
         )
+
+
+def _listener(state: State, group: Group) -> str:
+    """Name the runner that could take the class's jobs and has listened for the longest."""
+    supply = (state.runners[name] for pool in group.pools for name in state.index.supply.get(pool, ()))
+    found = [(row.listening, row.order, str(row.id)) for row in supply if row.listening is not None]
+    return f"runner {min(found, default=(0, 0, 'of ours'))[2]}"
 
 
 def _unserved(state: State) -> Iterator[str]:

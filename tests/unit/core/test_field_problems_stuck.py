@@ -271,11 +271,11 @@ def test_fp_20_a_scope_that_refuses_silently_is_said_and_gets_no_further_runners
     """Both listeners stay idle while their jobs wait: said after two minutes, and no third runner is made."""
     world = World(slots=4)
     field = Field(world)
-    world.listening(1, 2)
+    first, _ = world.listening(1, 2)
     field.run(3 * MINUTE)
     world.queued(3, 4)
     field.run(MINUTE)
     assert world.count(cm.Register) == 2
     (reason,) = [text for text in assess(world.core.state, world.now).reasons if "not taken" in text]
-    assert f"Job {key(1)} is matched but not taken" in reason
+    assert f"Job {key(1)} is matched but not taken: runner {first} satisfies it" in reason
     assert "hold" in why_waiting(world.core.state, key(3), world.now)
