@@ -82,6 +82,24 @@ async def test_the_main_job_end_to_end_keeps_every_promise(demo, tmp_path):
     assert token not in config + err.decode() + (tmp_path / "demo" / "daemon.log").read_text()
 
 
+@pytest.mark.timeout(600)
+async def test_the_roughest_weather_breaks_no_promise(demo, tmp_path):
+    """`hostile` has all that `lossy` and `outage` have, and a forge that is wrong."""
+    pipe = asyncio.subprocess.PIPE
+    options = ("--headless", "--json", "--jobs", "8", "--burst", "4", "--seed", "3", "--weather", "hostile")
+    process = await demo(*options, stdout=pipe, stderr=pipe)
+    out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    report = json.loads(out)
+    promised = {"killed": 0, "lost": 0, "leaked": 0, "escaped": 0, "broken_promises": []}
+    assert {key: report[key] for key in promised} == promised, err.decode()
+    assert report["completed"] + report["broken_by_weather"] == report["jobs"] == 8
+    assert report["outages"] >= 1
+    assert report["time_scale"] == 25
+    assert "divided by 25" in err.decode()
+    assert left(tmp_path / "demo") == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_a_signal_ends_everything_that_was_started(demo, tmp_path, number):
     process = await demo("--jobs", "4", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
