@@ -36,7 +36,8 @@ Effect = Callable[[Fault | None], ev.Event]
 class Calls:
     """Carries out the commands of one daemon against the models.
 
-    `credentials` (runner -> registration) are what the executor alone holds: a crash loses them.
+    credentials  runner -> registration: what the executor alone holds; a crash loses them
+    failing      kind of call -> the fault that every such call gives
     """
 
     def __init__(self, daemon: ModelDaemon) -> None:
@@ -46,6 +47,7 @@ class Calls:
         self.calls = daemon.outcome.calls
         self.bucket = ModelBucket(daemon.setup.policy)
         self.credentials: dict[str, int] = {}
+        self.failing: dict[str, Fault] = {}
         self._answered_at: dict[Scope, int] = {}
         self._handlers: dict[type, Callable[..., None]] = {
             cm.Register: self._register,
@@ -101,7 +103,9 @@ class Calls:
         """One call of the forge: an outage or a lost answer gives a fault, else the effect takes place."""
         self.calls[name] = self.calls.get(name, 0) + 1
         latency = draw(self.weather.rest_delay, self.rng)
-        if self.forge.in_outage():
+        if name in self.failing:
+            self.time.after(latency, self._fails, self.daemon.life, scope, effect, self.failing[name])
+        elif self.forge.in_outage():
             self.time.after(*self._outage(latency, scope, effect))
         elif lost and self.rng.random() < lost:
             self.daemon.outcome.happened("jit_answer_lost")

@@ -21,7 +21,6 @@ from ephemerd.domain.pool import Setup
 from ephemerd.domain.verdict import Sign
 from ephemerd.testing.simulate.calls import Calls
 from ephemerd.testing.simulate.foils.forged import commands_hash
-from ephemerd.testing.simulate.foils.forged import commands_hash
 from ephemerd.testing.simulate.forge import ModelForge
 from ephemerd.testing.simulate.heap import VirtualTime
 from ephemerd.testing.simulate.journal import Recorder
@@ -42,6 +41,8 @@ class ModelDaemon:
     watch          called after each event that was committed
     save_and_load  the scheduler stands up anew from encoded rows after each event
     recorder       keeps the journal, and replays it at each crash
+    runtime        the class of environments
+    keep_rows      keep what was committed, so that it can be made to crash in a weather without crashes
     """
 
     def __init__(
@@ -56,10 +57,12 @@ class ModelDaemon:
         save_and_load: bool = False,
         policy: Factory = Gate,
         recorder: Recorder | None = None,
+        runtime: type[ModelRuntime] = ModelRuntime,
+        keep_rows: bool = False,
     ) -> None:
         self.time, self.weather, self.rng, self.outcome, self.setup = time, weather, rng, outcome, setup
         self.forge = ModelForge(time, weather, rng, outcome, self.delivered)
-        self.runtime = ModelRuntime(time, weather, rng, outcome, self.forge, self.signed, self.exited)
+        self.runtime = runtime(time, weather, rng, outcome, self.forge, self.signed, self.exited)
         self.monitor = Monitor(outcome, self.runtime)
         self.core: Scheduler = policy()
         self.up = False
@@ -72,7 +75,7 @@ class ModelDaemon:
         self._digest = hashlib.blake2s()
         self._watch = watch
         self._save_and_load = save_and_load
-        self._keeps = save_and_load or bool(weather.daemon_crash)
+        self._keeps = keep_rows or save_and_load or bool(weather.daemon_crash)
         self._woken_for: int | None = None
         self._waking: set[int] = set()
         self.calls = Calls(self)

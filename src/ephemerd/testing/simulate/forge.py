@@ -34,7 +34,11 @@ def draw(spread: Spread, rng: random.Random) -> int:
 
 
 class ModelForge:
-    """Jobs, registrations, assignment and deliveries; `deliver` takes a report to the daemon."""
+    """Jobs, registrations, assignment and deliveries; `deliver` takes a report to the daemon.
+
+    late    deliveries of starts and ends take so much longer (ms); silent: nothing is delivered at all
+    served  when a job of a class (repository and labels) was last assigned
+    """
 
     def __init__(
         self,
@@ -55,6 +59,8 @@ class ModelForge:
         self.offer: Callable[[TrueRegistration, TrueJob], None] = lambda _registration, _job: None
         self.outage_until = 0
         self.outage_kind = ""
+        self.late = 0
+        self.silent = False
         self.served: dict[tuple[str, tuple[str, ...]], int] = {}
         self._next_id = 1_000
         self._assigning = False
@@ -95,10 +101,14 @@ class ModelForge:
         """Send the job's present state as a webhook, with the weather's delay, loss and doubling."""
         report = self.report(job)
         weather, rng = self.weather, self.rng
+        if self.silent:
+            return
         if weather.webhook_lost and rng.random() < weather.webhook_lost:
             self.outcome.happened("webhook_lost")
             return
         delay = draw(weather.webhook_delay, rng) + draw(weather.sibling_skew, rng)
+        if job.status in ("in_progress", "completed"):
+            delay += self.late
         if weather.webhook_late.share:
             late = weather.webhook_late.draw(rng)
             if late is not None:
@@ -251,7 +261,7 @@ class ModelForge:
             self.wake()
             return
         registration.holds, registration.assigned = job, self.time.now
-        job.held_by = registration.name
+        job.held_by, job.assigned = registration.name, self.time.now
         job.offers += 1
         self.served[job.key.repository, job.labels] = self.time.now
         if self.rng.random() < self.weather.registration_404_on_assignment:

@@ -89,11 +89,12 @@ def read(path: Path) -> tuple[Line, list[Line]]:
     """Return a journal's note and its lines, each with its time as `ms`."""
     lines = [json.loads(text) for text in path.read_text("utf-8").splitlines() if text.strip()]
     for line in lines:
-        line["ms"] = _ms(line["at"])
+        line["ms"] = moment(line["at"])
     return lines[0], lines[1:]
 
 
-def _ms(text: str) -> int:
+def moment(text: str) -> int:
+    """Return a journal's time as ms since 1970."""
     return int(datetime.fromisoformat(text).timestamp() * 1000)
 
 
@@ -275,8 +276,9 @@ class Adoption:
                 self.time.after(100, self._feed, ev.RegistrationsListed(command.scope, ()))
             case cm.ListEnvironments():
                 self.time.after(10, self._feed, ev.EnvironmentsListed(command.host, (), complete=False))
-            case _ if self._real:
-                self.report.problems.append(f"a command that creates: {command!r}")
+            case _:
+                if self._real:
+                    self.report.problems.append(f"a command that creates: {command!r}")
 
     def _probed(self, command: cm.ProbeRunner) -> None:
         body = self.bodies[command.runner]
@@ -343,11 +345,11 @@ class Adoption:
             return not self.report.killed
         if kind == "survives":
             destroyed = self.bodies[entry["runner"]].destroyed
-            return destroyed is None or destroyed >= _ms(entry["until"])
+            return destroyed is None or destroyed >= moment(entry["until"])
         if kind == "gone_by":
             body = self.bodies[entry["runner"]]
             gone = body.destroyed if body.destroyed is not None else body.exited
-            return gone is not None and gone <= _ms(entry["at"]) and body.registration is None
+            return gone is not None and gone <= moment(entry["at"]) and body.registration is None
         if kind == "job_ends":
             return self._job_ends(entry["job"], entry["conclusion"])
         if kind == "vetoed":
@@ -373,7 +375,7 @@ class Adoption:
         return destroyed is None or destroyed >= line["ms"]
 
     def _vetoed(self, entry: Line) -> bool:
-        start, end = _ms(entry["from"]), _ms(entry["to"])
+        start, end = moment(entry["from"]), moment(entry["to"])
         mine = [d for d in self.report.decisions if d.runner == entry["runner"] and start <= d.at <= end]
         if mine:
             return all(decision.outcome == "vetoed" for decision in mine)

@@ -146,6 +146,7 @@ class ModelRuntime:
         if not env.alive:
             return
         env.worker, env.worker_at = True, self.time.now
+        job.worker = self.time.now
         self.outcome.waits.append(self.time.now - job.queued)
         self._tell(env, Sign.WORKER)
         self.time.after(draw(self.weather.report, self.rng), self._reported, env, job)
@@ -196,6 +197,7 @@ class ModelRuntime:
         self.time.after(int(self.rng.random() * FOLLOW), self._exited, env)
 
     def _left(self, env: TrueEnvironment) -> None:
+        env.left = self.time.now
         self.outcome.holding += self.time.now - env.made
 
     def probe(self, env: TrueEnvironment) -> ProbeReport:

@@ -28,6 +28,7 @@ class TrueJob:
     fate      how it ended: ran, killed, cancelled, foreign, rejected, broken, ordered; "" while it has not
     trick     the forge tells its start and its cancelled end in one batch, and no runner hears of it
     unwanted  a person will ask, during the job, to kill its runner
+    assigned, worker   when it was last handed to a runner, and when its worker started
     returned  when it last came back to the queue because its runner was taken away
     waited    ms for which it could have been served and was not, since one of its class was
     """
@@ -52,6 +53,8 @@ class TrueJob:
     returned: int | None = None
     waited: int = 0
     unwanted: bool = False
+    assigned: int | None = None
+    worker: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -88,6 +91,7 @@ class TrueEnvironment:
     """An environment with its listener and, while a job runs, its worker.
 
     offered, announced, ended   when the listener's lines appeared
+    left      when it came to its end, by itself or by us
     over      its job's work is done, whether or not the worker leaves
     ordered   a person's order or limit asked its listener to stop
     followed  the life of the daemon that follows its files and waits for its end
@@ -114,6 +118,7 @@ class TrueEnvironment:
     ordered: bool = False
     ignores_stop: bool = False
     removed: bool = False
+    left: int | None = None
     fault: str = ""
     followed: int = 0
     signs: list[tuple[Sign, str]] = field(default_factory=list)
