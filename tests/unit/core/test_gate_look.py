@@ -393,6 +393,8 @@ def test_escape_of_unknown_without_a_probe():
     notes = [(note.level, note.text) for note in world.step.notes]
     assert ("warning", "ESCAPE: destroying a runner that is not proven idle") in notes
     assert world.counter("orphan_reap_decisions_total|outcome=escaped|verdict=unknown") == 1
+    decision = world.decisions[-1]
+    assert (decision.age, decision.bound) == (10 * MINUTE + 5 * SECOND, 10 * MINUTE)
 
 
 # backoff

@@ -9,7 +9,7 @@ from ephemerd.core.events import DestroyFailed, EnvironmentDestroyed, Probed
 from ephemerd.core.evolve import replace
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.permit import Permit, Warrant
-from ephemerd.domain.pool import Policy
+from ephemerd.domain.pool import FenceKind, Policy
 from ephemerd.domain.runner import FenceAnswer, GatePhase
 from ephemerd.domain.verdict import Sign, Verdict, Via
 from tests.unit.core.build import BUSY, HOUR, IDLE, MINUTE, SECOND, UNKNOWN, World, pool, report
@@ -133,6 +133,16 @@ def test_without_a_probe_a_sign_after_the_accepted_fence_is_a_breach():
     world.wait(4 * SECOND)
     assert world.outcomes(name) == [("expired", "vetoed", "busy", "sign")]
     assert world.counter(BREACHES) == 1
+
+
+def test_without_a_fence_there_is_nothing_to_breach():
+    world = World(pool(fence=FenceKind.NONE))
+    name = world.at_gate()
+    world.probed(name)
+    world.wait(5 * SECOND)
+    world.probed(name, BUSY)
+    assert world.outcomes(name) == [("surplus", "vetoed", "busy", "probe")]
+    assert world.counter(BREACHES) == 0
 
 
 def test_a_breach_is_counted_once():
