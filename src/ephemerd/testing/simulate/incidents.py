@@ -42,7 +42,8 @@ class Variant:
     with_offer    the listener's lines appear with `job_assigned` instead of `worker_started`
     probes        the pool has a probe that works
     probe_fails   the pool has a probe, and it never answers
-    fence         how the forge answers while a job is held: "refuses", "500" or "timeout"
+    silent_log    the listener's lines never appear, neither followed nor in a probe
+    fence         how the forge answers while a job is held: "refuses", "accepts" (it is wrong), "500", "timeout"
     grace_s       instead of the journal's
     """
 
@@ -50,6 +51,7 @@ class Variant:
     with_offer: bool = False
     probes: bool = True
     probe_fails: bool = False
+    silent_log: bool = False
     fence: str = "refuses"
     grace_s: float | None = None
 
@@ -243,15 +245,18 @@ class Adoption:
             if not self.variant.with_offer:
                 self._announce(body)
         elif kind == "worker_exited":
-            body.worker, body.ended, body.assigned = False, now, None
-            body.registration = None
-            if self.variant.follow:
+            body.worker, body.assigned, body.registration = False, None, None
+            if not self.variant.silent_log:
+                body.ended = now
+            if self.variant.follow and not self.variant.silent_log:
                 self._feed(ev.SignSeen(RunnerId(body.name), Sign.ENDED))
         elif kind == "runner_exited":
             body.alive, body.exited = False, now
             self._feed(ev.EnvironmentExited(RunnerId(body.name), line.get("code"), 0))
 
     def _announce(self, body: Body) -> None:
+        if self.variant.silent_log:
+            return
         body.announced = self.time.now
         if self.variant.follow:
             body.heard = self.time.now
@@ -313,7 +318,7 @@ class Adoption:
         answer, fault = FenceAnswer.ACCEPTED, None
         if body.registration is None:
             answer = FenceAnswer.NOT_FOUND
-        elif body.assigned is not None:
+        elif body.assigned is not None and self.variant.fence != "accepts":
             answer = FenceAnswer.REFUSED
             if self.variant.fence != "refuses":
                 answer, fault = FenceAnswer.NO_ANSWER, Fault(Remedy.RETRY, self.variant.fence)
