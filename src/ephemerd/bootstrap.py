@@ -11,15 +11,15 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ephemerd import __version__
 from ephemerd.adapters.forges.github import make_forge, make_webhooks
 from ephemerd.adapters.runtimes.process import ProcessOptions, ProcessRuntime
-from ephemerd.adapters.stores.sqlite import SqliteStore
+from ephemerd.adapters.stores.sqlite import SqliteStore, open_journal
 from ephemerd.adapters.system.clock import ShellClock
 from ephemerd.adapters.telemetry.logs import set_up_logging, wants_color
 from ephemerd.adapters.telemetry.meter import Known
@@ -37,12 +37,15 @@ from ephemerd.domain.pool import SECOND, Setup
 from ephemerd.ports.errors import Broken, Denied, NewerStore, PortError, StoreHeld
 from ephemerd.ports.forge import Forge
 from ephemerd.ports.runtime import Runtime
+from ephemerd.ports.store import JournalEntry, Segment
 from ephemerd.web.api import api_app, metrics_app
 from ephemerd.web.local import LocalOnly, names_this_machine
 from ephemerd.web.server import Listener, ListenFailed, bind_tcp, bind_unix
 from ephemerd.web.webhooks import webhook_app
 
 logger = logging.getLogger(__name__)
+
+Journal = tuple[Segment, Iterator[JournalEntry]]
 
 STOP_SHARE = 3 / 7
 """Of the bound on a destroy (70 s), how much the stop may take, and the kill: 30 s each."""
@@ -55,6 +58,25 @@ class StartError(Exception):
         super().__init__(what)
         self.code = code
         self.todo = todo
+
+
+def journal_of(path: Path, number: int | None = None) -> AbstractContextManager[Journal]:
+    """Read a journal segment and its entries from a store's file, read-only; the newest without a number.
+
+    Raises `StartError` (5) with what to do.
+    """
+    return _journal_of(path, number)
+
+
+@contextmanager
+def _journal_of(path: Path, number: int | None) -> Iterator[Journal]:
+    try:
+        with open_journal(path, number) as found:
+            yield found
+    except NewerStore as error:
+        raise StartError(Code.ENVIRONMENT, str(error), "run the newer version") from error
+    except PortError as error:
+        raise StartError(Code.ENVIRONMENT, error.detail, "name another store or segment") from error
 
 
 @dataclass(slots=True)

@@ -29,6 +29,7 @@ from ephemerd.ports.views import (
     PoolView,
     RateView,
     RunnerView,
+    SegmentView,
     Snapshot,
     StatusView,
     StoryView,
@@ -233,6 +234,11 @@ class Queries:
         entries = await self._daemon.ports.store.journal(subject=subject, after=after, limit=limit)
         views: tuple[JournalView, ...] = tuple(render.journal(entry) for entry in entries)
         return Page(views, str(views[-1].seq) if len(views) == limit else None)
+
+    async def segment(self, number: int | None = None) -> SegmentView | None:
+        """A journal segment's beginning, the newest one's without a number; None where there is none."""
+        found = await self._daemon.ports.store.segment(number)
+        return render.segment(found) if found is not None else None
 
     async def story(self, subject: str) -> StoryView | None:
         """The whole story of a runner or job; None where nothing is known of it."""

@@ -6,8 +6,16 @@ from ephemerd.domain.job import ENDED_STATUSES, Job, JobStatus
 from ephemerd.domain.pool import SECOND
 from ephemerd.domain.runner import Decision, Fence, GateRun, Runner, RunnerState
 from ephemerd.domain.verdict import Evidence
-from ephemerd.ports.store import JournalEntry
-from ephemerd.ports.views import DecisionView, EvidenceView, GateView, JobView, JournalView, RunnerView
+from ephemerd.ports.store import JournalEntry, Segment
+from ephemerd.ports.views import (
+    DecisionView,
+    EvidenceView,
+    GateView,
+    JobView,
+    JournalView,
+    RunnerView,
+    SegmentView,
+)
 
 
 def seconds(ms: int) -> float:
@@ -126,3 +134,7 @@ def job(row: Job, now: int, why: str) -> JobView:
 
 def journal(entry: JournalEntry) -> JournalView:
     return JournalView(entry.seq, entry.segment, entry.now, entry.event, entry.commands)
+
+
+def segment(found: Segment) -> SegmentView:
+    return SegmentView(found.number, found.rules, found.first_seq, found.checkpoint.get("rows", {}))

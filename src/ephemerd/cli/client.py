@@ -42,9 +42,11 @@ class Client:
         answer = request(self.place, "GET", f"/api/v1/{path}{tail}", deadline=self.deadline)
         return _body(answer)
 
-    def items(self, path: str, *, most: int = 100_000, **query: object) -> Iterator[Plain]:
-        """Yield the entries of a list, page after page, at most `most` of them."""
-        after, left = "", most
+    def items(
+        self, path: str, *, most: int = 100_000, first: int | None = None, **query: object
+    ) -> Iterator[Plain]:
+        """Yield the entries of a list, page after page, at most `most` of them; those after `first`, if given."""
+        after, left = "" if first is None else str(first), most
         while left > 0:
             page = self.get(path, after=after, limit=min(left, PAGE), **query)
             yield from page["items"][:left]

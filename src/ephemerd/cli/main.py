@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import ephemerd
-from ephemerd.cli import check, explain, lab, lab_simulate, operate, serve, views
+from ephemerd.cli import check, explain, journal, lab, lab_simulate, operate, serve, views
 from ephemerd.cli.failure import Exit, Failure, complain
 from ephemerd.cli.options import FORMATS, LEVELS, Common
 
@@ -64,6 +64,8 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str, str], ...] = (
 )
 for _name, _function, _short, _example in COMMANDS:
     app.command(_name, short_help=_short, epilog=f"Example: ephemerd {_example}")(_function)
+
+app.add_typer(journal.app)
 
 # Options that may stand anywhere on the line, with how many values they take.
 ANYWHERE = {

@@ -60,6 +60,17 @@ class JournalEntry:
     commands: str
 
 
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of the journal: its number, the version of the rules that wrote it, the state it starts from
+    (as `open_segment` was given it), and the number of its first entry."""
+
+    number: int
+    rules: str
+    checkpoint: Plain
+    first_seq: int
+
+
 class Store(Protocol):
     """Durable state. Methods are coroutines that hand over to the one writer thread.
 
@@ -102,6 +113,10 @@ class Store(Protocol):
 
     async def journal(self, *, subject: str = "", after: int = 0, limit: int = 1000) -> list[JournalEntry]:
         """Read journal entries, those that concern a subject where one is named."""
+        ...
+
+    async def segment(self, number: int | None = None) -> Segment | None:
+        """Read a journal segment's beginning, the newest one's without a number; None where there is none."""
         ...
 
     async def subjects_like(self, text: str, limit: int = 10) -> list[str]:

@@ -181,6 +181,17 @@ class JournalView:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentView:
+    """A journal segment's beginning: the version of the rules that wrote it, the rows it starts from (kind -> id
+    -> row), and the number of its first entry."""
+
+    number: int
+    rules: str
+    first_seq: int
+    rows: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class StoryLine:
     """One line of a story: `kind` is the event's name or `Decision`, `subject` what it is about (empty where
     that is the daemon or a scope), `text` a sentence, `evidence` what it rests on. `seq` is the journal's

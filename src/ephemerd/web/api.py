@@ -67,6 +67,7 @@ def view_routes(queries: Queries) -> list[Route]:
         Route(f"{prefix}/jobs/{{id:path}}", views.job),
         Route(f"{prefix}/decisions", views.decisions),
         Route(f"{prefix}/journal", views.journal),
+        Route(f"{prefix}/segments/{{number}}", views.segment),
     ]
 
 
@@ -140,6 +141,15 @@ class Views:
                 limit=int(_number(request, "limit", "100")),
             )
         )
+
+    async def segment(self, request: Request) -> Response:
+        """`newest`, or a segment's number."""
+        text = request.path_params["number"]
+        known = text.isascii() and text.isdigit() and len(text) <= 18
+        view = (
+            await self._queries.segment(int(text) if known else None) if known or text == "newest" else None
+        )
+        return json_answer(view) if view is not None else problem(404, f"there is no segment {text[:40]!r}")
 
     async def _unknown(self, what: str, name: str) -> Response:
         near = await self._queries.near(name)

@@ -17,7 +17,7 @@ from ephemerd.domain.verdict import Files, Listing, ProbeReport, Sign
 from ephemerd.ports.errors import Gone, NotStored
 from ephemerd.ports.forge import Budget, CallRecord, ForgeRunner, Registration
 from ephemerd.ports.runtime import RuntimeSink, StartOrder
-from ephemerd.ports.store import Batch, DeliveryId, JournalEntry, Loaded, Plain
+from ephemerd.ports.store import Batch, DeliveryId, JournalEntry, Loaded, Plain, Segment
 
 SCOPE = Scope("github", "repo:acme/app")
 STORE = "s0000001"
@@ -96,7 +96,7 @@ class FakeStore:
     made: list[Plain] = field(default_factory=list)
     known: set[DeliveryId] = field(default_factory=set)
     poison: list[tuple[str, str, bytes, str]] = field(default_factory=list)
-    segments: list[str] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
     clock: tuple[int, str, int] | None = None
     fail: int = 0
     fail_load: int = 0
@@ -117,7 +117,7 @@ class FakeStore:
         return Loaded(STORE, {kind: dict(rows) for kind, rows in self.rows.items()}, self.clock)
 
     async def open_segment(self, rules: str, checkpoint: Plain) -> int:
-        self.segments.append(rules)
+        self.segments.append(Segment(len(self.segments) + 1, rules, checkpoint, len(self.entries) + 1))
         return len(self.segments)
 
     async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> None:
@@ -169,6 +169,10 @@ class FakeStore:
         pairs = zip(self.entries, self.subjects, strict=True)
         found = [entry for entry, about in pairs if not subject or subject in about]
         return [entry for entry in found if entry.seq > after][:limit]
+
+    async def segment(self, number: int | None = None) -> Segment | None:
+        wanted = len(self.segments) if number is None else number
+        return self.segments[wanted - 1] if 0 < wanted <= len(self.segments) else None
 
     async def subjects_like(self, text: str, limit: int = 10) -> list[str]:
         every = [subject for about in reversed(self.subjects) for subject in about if text in subject]

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from ephemerd.ports.errors import NotStored, StoreHeld
-from ephemerd.ports.store import Batch, DeliveryId, Plain, StepRecord, Store
+from ephemerd.ports.store import Batch, DeliveryId, Plain, Segment, StepRecord, Store
 
 Factory = Callable[[], Store]
 Check = Callable[[Factory], Awaitable[None]]
@@ -278,6 +278,21 @@ async def entries_belong_to_the_segment_that_is_open(make: Factory) -> None:
         same(found, [(1, 0), (2, 1), (3, 1), (4, 2), (5, 3)], "the segments of the entries")
 
 
+async def a_segment_is_read_with_the_state_it_starts_from(make: Factory) -> None:
+    rows = {"rules": "r", "rows": {"job": {"a": {"n": [1, None, "\u00e9"]}}}}
+    async with opened(make) as store:
+        same(await store.segment(), None, "the segment of an empty store")
+        await store.commit(batch(step(1)), CLOCK)
+        await store.open_segment("rules-1", rows)
+        await store.commit(batch(step(2), step(3)), CLOCK)
+        await store.open_segment("rules-2", {})
+    async with opened(make) as store:
+        same(await store.segment(), Segment(2, "rules-2", {}, 4), "the newest segment")
+        same(await store.segment(1), Segment(1, "rules-1", rows, 2), "an older segment")
+        for number in (0, 3, -1):
+            same(await store.segment(number), None, f"segment {number}")
+
+
 async def subjects_are_found_by_a_part_newest_first(make: Factory) -> None:
     async with opened(make) as store:
         await store.commit(
@@ -355,6 +370,7 @@ CHECKS: tuple[Check, ...] = (
     decisions_are_read_in_order,
     the_journal_is_read_in_order_and_by_subject,
     entries_belong_to_the_segment_that_is_open,
+    a_segment_is_read_with_the_state_it_starts_from,
     subjects_are_found_by_a_part_newest_first,
     what_is_quarantined_is_counted,
     a_store_is_held_by_one,

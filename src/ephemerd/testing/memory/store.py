@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ephemerd.ports.errors import NotStored, StoreHeld
-from ephemerd.ports.store import Batch, DeliveryId, JournalEntry, Loaded, Plain
+from ephemerd.ports.store import Batch, DeliveryId, JournalEntry, Loaded, Plain, Segment
 
 DELIVERIES_KEPT = 8 * 24 * 60 * 60 * 1000  # ms
 _encode = msgspec.json.Encoder().encode
@@ -35,7 +35,7 @@ class MemoryDisk:
     clock: tuple[int, str, int] | None = None
     rows: dict[str, dict[str, bytes]] = field(default_factory=dict)
     deliveries: dict[DeliveryId, int] = field(default_factory=dict)
-    segments: list[tuple[str, bytes]] = field(default_factory=list)
+    segments: list[tuple[str, bytes, int]] = field(default_factory=list)
     journal: list[_Entry] = field(default_factory=list)
     subjects: dict[str, list[int]] = field(default_factory=dict)
     decisions: dict[int, bytes] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class MemoryStore:
     async def open_segment(self, rules: str, checkpoint: Plain) -> int:
         """Begin a journal segment; returns its number (1, 2, …)."""
         disk = self._held()
-        disk.segments.append((rules, _encode(checkpoint)))
+        disk.segments.append((rules, _encode(checkpoint), len(disk.journal) + 1))
         return len(disk.segments)
 
     async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> None:
@@ -136,6 +136,15 @@ class MemoryStore:
             entry = disk.journal[seq - 1]
             found.append(JournalEntry(seq, entry.segment, entry.now, _decode(entry.event), entry.commands))
         return found
+
+    async def segment(self, number: int | None = None) -> Segment | None:
+        """Return a segment's beginning, the newest one's without a number."""
+        segments = self._held().segments
+        wanted = len(segments) if number is None else number
+        if not 0 < wanted <= len(segments):
+            return None
+        rules, checkpoint, first = segments[wanted - 1]
+        return Segment(wanted, rules, _decode(checkpoint), first)
 
     async def subjects_like(self, text: str, limit: int = 10) -> list[str]:
         """Return subjects that contain the text (whatever the case), newest first."""

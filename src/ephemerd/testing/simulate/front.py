@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from ephemerd.testing.simulate import compare as table
+from ephemerd.testing.simulate.demand import replay_demand
+from ephemerd.testing.simulate.exported import Unreadable, is_exported, replay_exported
 from ephemerd.testing.simulate.failing import Failure, explain
 from ephemerd.testing.simulate.fleet import Order, run_all
 from ephemerd.testing.simulate.foils import POLICIES
+from ephemerd.testing.simulate.incidents import read, replay_adopt
 from ephemerd.testing.simulate.measure import as_json, broken_promises, total
 from ephemerd.testing.simulate.run import Result
 from ephemerd.testing.weather import load, load_all
@@ -105,3 +109,37 @@ def cells(row: dict[str, Any]) -> tuple[str, ...]:
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
     """Return the comparison as markdown."""
     return table.markdown(rows)
+
+
+def replay(path: Path, policy: str) -> dict[str, Any]:
+    """Replay an incident or an exported journal, as `replay --json` prints it. Raises `Unreadable`."""
+    make = POLICIES[policy]
+    try:
+        if is_exported(path):
+            report = replay_exported(path, make)
+        elif read(path)[0].get("replay") == "demand":
+            report = replay_demand(path, policy=make)
+        else:
+            report = replay_adopt(path, policy=make)
+    except (KeyError, IndexError, TypeError) as error:
+        raise Unreadable(f"it lacks something: {error!r}") from None
+    return {
+        "file": report.file,
+        "policy": policy,
+        "events": report.events,
+        "decisions": [
+            {
+                "at": one.at,
+                "runner": one.runner,
+                "outcome": one.outcome,
+                "verdict": one.verdict,
+                "via": one.via,
+                "reason": one.reason,
+            }
+            for one in report.decisions
+        ],
+        "destroyed": [{"at": at, "runner": runner} for at, runner in report.destroyed],
+        "killed": [{"at": at, "runner": runner, "job": job} for at, runner, job in report.killed],
+        "expectations": [{"text": text, "held": held} for text, held in report.expectations],
+        "problems": list(report.problems),
+    }

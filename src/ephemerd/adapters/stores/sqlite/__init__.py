@@ -4,6 +4,7 @@ Owns the schema (`migrations/`), the lock beside the file and the words in which
 Must not know what a row or an event means: everything that passes through is plain data.
 """
 
+from ephemerd.adapters.stores.sqlite.offline import open_journal
 from ephemerd.adapters.stores.sqlite.store import SqliteStore
 
-__all__ = ["SqliteStore"]
+__all__ = ["SqliteStore", "open_journal"]

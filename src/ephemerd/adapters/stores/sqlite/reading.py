@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ephemerd.adapters.stores.sqlite.wire import from_text
-from ephemerd.ports.store import DeliveryId, JournalEntry, Loaded, Plain
+from ephemerd.ports.store import DeliveryId, JournalEntry, Loaded, Plain, Segment
 
 
 class BadRow(Exception):
@@ -94,6 +94,18 @@ def journal(connection: sqlite3.Connection, subject: str, after: int, limit: int
         JournalEntry(seq, segment, now, _parsed(event, "journal", seq), commands)
         for seq, segment, now, event, commands in found
     ]
+
+
+def segment(connection: sqlite3.Connection, number: int | None) -> Segment | None:
+    """Read a segment's beginning, the newest one's without a number. Number 0, the empty store, is none."""
+    found = connection.execute(
+        "SELECT number, rules, checkpoint, first_seq FROM segment"
+        " WHERE number > 0 AND (?1 IS NULL OR number = ?1) ORDER BY number DESC LIMIT 1",
+        (number,),
+    ).fetchone()
+    if found is None:
+        return None
+    return Segment(found[0], found[1], _parsed(found[2], "segment", found[0]), found[3])
 
 
 def subjects_like(connection: sqlite3.Connection, text: str, limit: int) -> list[str]:

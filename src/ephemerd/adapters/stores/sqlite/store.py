@@ -13,7 +13,7 @@ from ephemerd.adapters.stores.sqlite.database import Database, connect, explaine
 from ephemerd.adapters.stores.sqlite.lane import Lane, Late, Overloaded
 from ephemerd.adapters.stores.sqlite.wire import to_text
 from ephemerd.ports.errors import Broken, NotStored
-from ephemerd.ports.store import Batch, DeliveryId, JournalEntry, Loaded, Plain
+from ephemerd.ports.store import Batch, DeliveryId, JournalEntry, Loaded, Plain, Segment
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -119,6 +119,10 @@ class SqliteStore:
     async def journal(self, *, subject: str = "", after: int = 0, limit: int = 1000) -> list[JournalEntry]:
         """Read journal entries, those that concern a subject where one is named."""
         return await self._read(lambda connection: reading.journal(connection, subject, after, limit))
+
+    async def segment(self, number: int | None = None) -> Segment | None:
+        """Read a journal segment's beginning, the newest one's without a number; None where there is none."""
+        return await self._read(lambda connection: reading.segment(connection, number))
 
     async def subjects_like(self, text: str, limit: int = 10) -> list[str]:
         """Return subjects that contain the text (whatever the case), newest first."""
