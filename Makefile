@@ -2,6 +2,7 @@
 # demo   the main job, end to end, with a GitHub look-alike and real processes (DEMO_ARGS="--jobs 20 --seed 3")
 # check  the fast subset: lint, format, types, contracts, laws and unit tests
 # test   everything; as root on Debian also system packages (SYSTEM=0 refuses)
+# simulate  the long simulation: five weathers, 40 seeds, 5000 jobs each, on all cores (SIMULATE_ARGS=--json)
 # lock   resolve the dependencies anew into the hashed lock files
 # clean  remove what the other targets made
 
@@ -9,9 +10,10 @@ PYTHON ?=
 SYSTEM ?= 1
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
+SIMULATE_ARGS ?=
 BIN := .venv/bin
 
-.PHONY: help setup system demo check lint types contracts unit whole test lock clean
+.PHONY: help setup system demo check lint types contracts unit simulate whole test lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -37,7 +39,10 @@ contracts: setup
 	$(BIN)/lint-imports
 
 unit: setup
-	$(BIN)/pytest -q -m "not e2e" tests/laws tests/unit $(PYTEST_ARGS)
+	$(BIN)/pytest -q -m "not e2e and not long" tests/laws tests/unit $(PYTEST_ARGS)
+
+simulate: setup
+	$(BIN)/ephemerd simulate --weather all --jobs 5000 --seeds 1-40 $(SIMULATE_ARGS)
 
 check: lint types contracts unit
 

@@ -16,6 +16,7 @@ from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.core.machine import RULES
 from ephemerd.core.validate import validate
+from ephemerd.domain.permit import Permit, Warrant
 from ephemerd.testing.simulate.incidents import Report
 from ephemerd.testing.simulate.scheduler import Factory, Gate
 
@@ -45,7 +46,7 @@ def replay_exported(path: Path, policy: Factory = Gate) -> Report:
         report.events += int(not isinstance(event, ev.Woke))
         report.decisions.extend(step.decisions)
         for command in step.commands:
-            if isinstance(command, cm.Destroy) and not command.permit.polite:
+            if isinstance(command, cm.Destroy) and _ends_something(command.permit):
                 report.destroyed.append((now, command.permit.runner))
         if policy is Gate and not different and codec.command_hash(step.commands) != recorded:
             different = f"entry {line.get('seq')} ({type(event).__name__}) gives other commands"
@@ -55,6 +56,11 @@ def replay_exported(path: Path, policy: Factory = Gate) -> Report:
         report.problems += problems
         report.expectations = [(SAME_COMMANDS, not different), (SOUND, not problems)]
     return report
+
+
+def _ends_something(permit: Permit) -> bool:
+    """Say whether a permit ends what runs: it neither asks politely, nor tidies up what had ended by itself."""
+    return not permit.polite and permit.warrant is not Warrant.ENDED
 
 
 def is_exported(path: Path) -> bool:

@@ -76,8 +76,9 @@ class ModelForge:
         attempt: int = 1,
         matrix: Matrix | None = None,
         trick: bool = False,
+        siblings: bool = False,
     ) -> TrueJob:
-        """Queue a job, or let it wait for an approval, and tell the daemon of it."""
+        """Queue a job, or let it wait for an approval, and tell the daemon of it; among siblings, with a skew."""
         job = TrueJob(key, labels, duration, self.time.now, counted, attempt=attempt, matrix=matrix)
         job.trick = trick
         self.jobs[key.id] = self.open[key.id] = job
@@ -85,7 +86,7 @@ class ModelForge:
             job.status = "waiting"
         else:
             self.queued[key.id] = job
-        self.tell(job)
+        self.tell(job, draw(self.weather.sibling_skew, self.rng) if siblings else 0)
         self.wake()
         return job
 
@@ -97,7 +98,7 @@ class ModelForge:
             self.tell(job)
             self.wake()
 
-    def tell(self, job: TrueJob) -> None:
+    def tell(self, job: TrueJob, skew: int = 0) -> None:
         """Send the job's present state as a webhook, with the weather's delay, loss and doubling."""
         report = self.report(job)
         weather, rng = self.weather, self.rng
@@ -106,7 +107,7 @@ class ModelForge:
         if weather.webhook_lost and rng.random() < weather.webhook_lost:
             self.outcome.happened("webhook_lost")
             return
-        delay = draw(weather.webhook_delay, rng) + draw(weather.sibling_skew, rng)
+        delay = draw(weather.webhook_delay, rng) + skew
         if job.status in ("in_progress", "completed"):
             delay += self.late
         if weather.webhook_late.share:

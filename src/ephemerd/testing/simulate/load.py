@@ -76,7 +76,7 @@ class Load:
         matrix = self._matrix(count)
         for _ in range(count):
             self.made += 1
-            self._job(scope, labels, matrix)
+            self._job(scope, labels, matrix, siblings=count > 1)
             self._extras(scope, labels)
         self.daemon.time.after(draw(self.weather.gap, self.rng), self._burst)
 
@@ -87,8 +87,8 @@ class Load:
         self.outcome.happened("max_parallel")
         return Matrix(self.rng.randint(1, max(1, count // 2)))
 
-    def _job(self, scope: Scope, labels: tuple[str, ...], matrix: Matrix | None) -> None:
-        job = self._queue(scope, labels, matrix=matrix)
+    def _job(self, scope: Scope, labels: tuple[str, ...], matrix: Matrix | None, *, siblings: bool) -> None:
+        job = self._queue(scope, labels, matrix=matrix, siblings=siblings)
         if self.weather.operator_kill and self.rng.random() < self.weather.operator_kill:
             job.unwanted = True
         if self.weather.rerun and self.rng.random() < self.weather.rerun:
@@ -98,17 +98,19 @@ class Load:
         """The weather's extra jobs, each with its own share."""
         weather, rng = self.weather, self.rng
         if rng.random() < weather.cancelled_queued:
-            self._later(500, 10_000, self._cancel, self._queue(scope, labels, counted=False))
+            self._later(500, 10_000, self._cancel, self._queue(scope, labels, siblings=True, counted=False))
         if rng.random() < weather.foreign_taken:
-            self._later(200, 3_000, self._take, self._queue(scope, labels, counted=False))
+            self._later(200, 3_000, self._take, self._queue(scope, labels, siblings=True, counted=False))
         if weather.approval and rng.random() < weather.approval:
             self.outcome.happened("approval")
             self._later(
-                *APPROVED_AFTER, self._decide, self._queue(scope, labels, counted=False, waiting=True)
+                *APPROVED_AFTER,
+                self._decide,
+                self._queue(scope, labels, siblings=True, counted=False, waiting=True),
             )
         trick = weather.completed_cancelled_then_other_job
         if trick and rng.random() < trick:
-            self._queue(scope, labels, counted=False, trick=True)
+            self._queue(scope, labels, siblings=True, counted=False, trick=True)
 
     def _later(self, lo: int, hi: int, call: Callable[[TrueJob], None], job: TrueJob) -> None:
         self._pending += 1
@@ -128,6 +130,7 @@ class Load:
         trick: bool = False,
         attempt: int = 1,
         matrix: Matrix | None = None,
+        siblings: bool = False,
     ) -> TrueJob:
         self._next_job += 1
         key = JobKey(scope.forge, scope.target, self._next_job)
@@ -140,6 +143,7 @@ class Load:
             trick=trick,
             attempt=attempt,
             matrix=matrix,
+            siblings=siblings,
         )
         self._queued()
         return job
