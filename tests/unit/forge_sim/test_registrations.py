@@ -186,3 +186,17 @@ async def test_group_limit(sim, api, monkeypatch):
     assert answer.status_code == 422
     assert "max limit" in answer.json()["message"]
     assert kinds(sim, "runner_registered") == ["runner_registered"]
+
+
+async def test_spared_runners_are_not_broken_by_the_weather(start):
+    sim = await start(jit_answer_lost=1.0, ghost=1.0, stop_ignored=1.0)
+    async with client(sim) as api:
+        assert await admin(api, "/spare", spare=True) == {"spare": True}
+        await register(api, "spared")
+        await admin(api, "/spare", spare=False)
+        body = {"name": "broken", "runner_group_id": 1, "labels": LABELS}
+        with pytest.raises(httpx2.TimeoutException):
+            await api.post(JIT, json=body, timeout=0.5)
+        await seen(sim, "runner_registered", runner="broken", answer_lost=True)
+    faults = {runner.name: set(runner.faults) for runner in sim.world.runners.values()}
+    assert faults == {"spared": set(), "broken": {"ghost", "stop_ignored"}}

@@ -40,12 +40,16 @@ class Act:
         """Set the scene, let the wrong runner be nominated, and show why it lives."""
         tell = self.tell
         tell.title("Act: the job that nobody could see")
+        await self.forge.admin(
+            "/spare", spare=True
+        )  # a script cannot do with a runner that the weather broke
         await self.forge.admin("/assignment", paused=True)
         self.jobs = await self.forge.queue(
             ACT_LABELS, JOBS, duration_s=WORK_S, prompt=True, tag="act", one_run=True
         )
         tell.say(f"four jobs are queued, all with the labels {', '.join(ACT_LABELS)}")
         runners = await self._four_listening()
+        await self.forge.admin("/spare", spare=False)
         tell.say("the daemon made a runner for each of them:")
         tell.detail(f"{name}  made for job {job}" for name, job in runners)
         await self._cast(runners)

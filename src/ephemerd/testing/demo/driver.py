@@ -116,7 +116,8 @@ async def _keep_looking(stage: Stage) -> None:
 
 
 async def _until_quiet(stage: Stage, narrator: Narrator) -> None:
-    """Wait until every job has ended and no runner is left."""
+    """Wait until every job has ended and no runner is left, in the daemon's books and in the forge's: one whose
+    registration got no answer during an outage can be swept only after it."""
     narrator.say("everything is queued; waiting for the last jobs to end")
     loop = asyncio.get_running_loop()
     deadline = loop.time() + QUIET_WITHIN_S
@@ -131,6 +132,10 @@ async def _until_quiet(stage: Stage, narrator: Narrator) -> None:
         return not sum(count for state, count in runners.items() if state != "gone")
 
     await until(quiet, max(1.0, deadline - loop.time()), every=0.2)
+    while loop.time() < deadline and not await stage.forge.wait("no_runners", 10):
+        outage = (await stage.forge.state())["outage"]
+        why = f"; its API is out of order ({outage})" if outage else ""
+        narrator.say(f"the forge still has registrations{why}", "quiet")
 
 
 def _introduce(stage: Stage, narrator: Narrator) -> None:

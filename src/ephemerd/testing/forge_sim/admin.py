@@ -21,6 +21,7 @@ POST /_admin/deliveries/release              send what was kept back (``jobs``, 
 POST /_admin/hooks                           ``url``, ``secret`` (default: the one given at start), ``repository``
 POST /_admin/repositories                    ``name`` (owner/name), ``private``
 POST /_admin/faults                          ``fault``, for ``runner`` (a name) or for the next one registered
+POST /_admin/spare                           ``spare``: let the weather break no runner registered from now on
 POST /_admin/outage                          ``kind`` (or null to end it), ``seconds``
 GET  /_admin/truth?since=SEQ&kinds=a,b       JSON lines
 GET  /_admin/outcomes                        counts, see outcomes.py
@@ -87,6 +88,7 @@ class Admin:
             "/hooks": self.add_hook,
             "/repositories": self.add_repository,
             "/faults": self.fault,
+            "/spare": self.spare,
             "/outage": self.outage,
         }
         gets: dict[str, Handler] = {"/outcomes": self.outcomes, "/state": self.state, "/wait": self.wait}
@@ -231,6 +233,12 @@ class Admin:
         else:
             self._runner(str(name)).faults[fault] = "admin"
         return {}
+
+    async def spare(self, request: Request, body: Json) -> Json:
+        """Spare the runners of a scripted act, or no more."""
+        self.world.sparing = bool(body.get("spare"))
+        self.world.truth.add("admin", what="spare", spare=self.world.sparing)
+        return {"spare": self.world.sparing}
 
     async def outage(self, request: Request, body: Json) -> Json:
         """Begin or end an outage of REST."""

@@ -46,7 +46,7 @@ async def generate_jitconfig(request: Request, site: Site) -> Reply:
         raise Refused(422, f"Runner group {group_id} has reached max limit of {MAX_RUNNERS} runners")
     _count_registration(site, repository)
     world = site.world
-    lost = world.rng("answers").random() < world.weather.jit_answer_lost
+    lost = world.rng("answers").random() < world.weather.jit_answer_lost and not world.sparing
     runner = world.register(repository, name, labels, group_id, answer_lost=lost)
     blob = jit.encode(runner, world.base_url, work_folder, world.rng("keys"))
     body = {"runner": _shown(site, runner), "encoded_jit_config": blob}

@@ -67,6 +67,7 @@ class World:
         self.jobs: dict[int, Job] = {}
         self.runners: dict[int, Runner] = {}
         self.faults_for_next: list[tuple[Fault, str]] = []
+        self.sparing = False
         self.closing = asyncio.Event()
         self.on_job: Callable[[Job, str, float], None] = lambda job, action, skew: None
         self.on_change: Callable[[], None] = lambda: None
@@ -261,7 +262,8 @@ class World:
             labels=list(labels),
             answer_lost=answer_lost,
         )
-        for fault, source in [*self._draw_faults(rng), *self.faults_for_next]:
+        drawn = list(self._draw_faults(rng))
+        for fault, source in [*([] if self.sparing else drawn), *self.faults_for_next]:
             runner.faults.setdefault(fault, source)
         self.faults_for_next.clear()
         if answer_lost:
