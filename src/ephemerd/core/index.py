@@ -41,6 +41,7 @@ def is_supply(runner: Runner) -> bool:
     return (
         runner.state in UNBOUND
         and not runner.late
+        and not runner.offered
         and runner.fence.sent is None
         and runner.lost is None
         and runner.order_given is None

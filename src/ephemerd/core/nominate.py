@@ -103,7 +103,7 @@ def _leaked(t: Turn, row: Runner) -> tuple[Rule, str] | None:
 def _expired(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
     if row.state is not S.LISTENING or row.listening is None:
         return None
-    idle = t.now - max(row.listening, row.since)
+    idle = t.now - idle_from(row)
     if idle < pool.orphan_grace:
         return None
     looked_up = row.untaken is not None or row.lost is not None
@@ -112,6 +112,12 @@ def _expired(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
     if row.surplus_since is not None and _is_warm(t, row, pool) and idle < t.policy.max_idle_age:
         return None
     return Rule.EXPIRED, f"dispatched but never assigned a job within the grace window ({span(idle)})"
+
+
+def idle_from(row: Runner) -> int:
+    """Return from when a listening runner counts as idle (ms): a hung one gets no second grace."""
+    listening = row.listening if row.listening is not None else row.since
+    return listening if row.offered else max(listening, row.since)
 
 
 def _is_warm(t: Turn, row: Runner, pool: Pool) -> bool:
@@ -204,6 +210,7 @@ def moments(t: Turn, row: Runner) -> Iterator[int]:
         yield t.state.booted + pool.orphan_grace
     if row.state is S.LISTENING and row.listening is not None:
         begun = max(row.listening, row.since)
+        yield idle_from(row) + pool.orphan_grace
         yield begun + policy.hold_after
         yield begun + policy.displaced_after
         yield begun + pool.orphan_grace

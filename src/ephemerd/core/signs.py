@@ -30,7 +30,7 @@ def on_sign(t: Turn, event: SignSeen) -> None:
     if event.sign is Sign.LISTENING:
         listens(t, row)
     elif event.sign in SOFT_SIGNS:
-        soft(t, row)
+        soft(t, row, offered=True)
     elif event.sign is Sign.WORKER:
         hard(t, row, worker=True)
     elif event.sign in HARD_SIGNS:
@@ -52,14 +52,18 @@ def listens(t: Turn, row: Runner) -> None:
             t.put_pool(replace(pool, failures=0, why=""))
 
 
-def soft(t: Turn, row: Runner) -> Runner:
-    """An offer, an acknowledgement, a busy flag or a refused fence: bound for a while."""
+def soft(t: Turn, row: Runner, *, offered: bool = False) -> Runner:
+    """An offer, an acknowledgement, a busy flag or a refused fence: bound for a while.
+
+    `offered`: it is an offer or acknowledgement that the runner's own files tell of.
+    """
     first = row.soft is None and row.hard is None
     row = replace(
         row,
         signs=row.signs + 1,
         soft=row.soft if row.soft is not None else t.now,
         soft_last=t.now,
+        offered=row.offered or offered,
         consumes=row.consumes or (row.job is None and row.hard is None),
     )
     if row.state in SOFT_FROM:
@@ -142,7 +146,8 @@ def _over_by_forge(t: Turn, row: Runner, told: Told) -> None:
 
 
 def lapse(t: Turn, row: Runner) -> Runner:
-    """The soft sign is older than its life and no hard one came: the runner may be supply again.
+    """The soft sign is older than its life and no hard one came: the runner may be supply again, unless
+    it was offered a job and nothing followed: that one hangs, and goes as soon as a rule and the gate let it.
 
     Where its beginning to listen was never heard, it counts from now, so that it can expire.
     """

@@ -27,7 +27,7 @@ def absorb(t: Turn, row: Runner, report: ProbeReport, evidence: Evidence) -> Run
         and row.hard is None
         and (row.soft is None or row.state in signs.SOFT_FROM)
     ):
-        row = signs.soft(t, row)
+        row = signs.soft(t, row, offered=True)
     if evidence.verdict is not Verdict.UNKNOWN:
         row = t.change_runner(row, known=t.now)
     return row

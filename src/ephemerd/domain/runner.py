@@ -147,6 +147,8 @@ class Runner:
     lost         when a look-up first missed the registration; `lost_again` once more 60 s later
     surplus_since since when the last matching leaves it over
     vetoed_until no new nomination before; `vetoes` in a row
+    offered      its own files told of an offer or acknowledgement: once that sign lapses without a job, it
+                 is a hung one and no supply any more
     late         it did not listen within the provision limit: no supply from then on
     stopping     when its listener was asked to stop because the job is overdue
     consumes     bound, and its job has no name yet: it stands for one unit of demand
@@ -192,6 +194,7 @@ class Runner:
     vetoes: int = 0
     nominations: int = 0
     order_given: Order | None = None
+    offered: bool = False
     late: bool = False
     stopping: int | None = None
     stuck: str = ""

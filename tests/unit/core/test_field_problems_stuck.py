@@ -187,6 +187,24 @@ def test_fp_16_it_goes_when_its_registration_is_gone_or_its_fence_accepted(gone:
     assert permit.fence == "accepted"
 
 
+def test_fp_16_a_hung_listener_is_no_supply_after_its_sign_has_lapsed() -> None:
+    """Still registered, not busy at the forge: the next job of its class gets a runner of its own at once."""
+    world = World(slots=2)
+    name = hung(world)
+    field = Field(world)
+    field.run(10 * MINUTE)
+    world.completed(1, how="failure")
+    field.run(5 * MINUTE + 2 * SECOND)
+    world.queued(2)
+    registered = of(world.sent, cm.Register)
+    field.run(10 * SECOND)
+    assert len(registered) >= 1
+    assert len([row for row in world.core.state.runners.values() if row.intent is not None]) >= 2
+    assert name not in world.core.state.index.supply.get("small", {})
+    field.run(MINUTE)
+    assert world.runner(name).state is S.GONE
+
+
 def test_fp_17_a_boot_of_nine_minutes_is_supply_for_five() -> None:
     """Created at t+0, up at t+9 min 58 s; the replacement comes at t+5 min, and the slow one is used."""
     world = World(slots=2)

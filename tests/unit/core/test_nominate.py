@@ -9,6 +9,7 @@ import pytest
 from ephemerd.core import events as ev
 from ephemerd.core.commands import Deregister, LookUpRunner, ProbeRunner
 from ephemerd.core.evolve import replace
+from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus, JobReport
 from ephemerd.domain.pool import Policy
@@ -23,6 +24,7 @@ from tests.unit.core.build import (
     MINUTE,
     SCOPE,
     SECOND,
+    UNKNOWN,
     World,
     pool,
 )
@@ -42,6 +44,7 @@ def reason(world, name):
 
 def test_expired_after_the_grace():
     world = World(LATE)
+    world.wait(7 * SECOND)  # so that no sweep falls on the very moment
     name = world.spare()
     world.wait(10 * MINUTE - 1)
     assert world.rules(name) is None
@@ -62,9 +65,11 @@ def test_expired_counts_from_when_it_began_to_listen():
     assert world.rules(name) == "expired"
 
 
-def test_expired_counts_anew_after_a_soft_sign_that_lapsed():
-    world = World(LATE)
-    name = world.assigned()
+def test_expired_counts_anew_after_a_busy_flag_that_lapsed():
+    world = World(LATE, answers=False)
+    name = world.listening()
+    (command,) = [c for c in world.wait(30 * SECOND) if isinstance(c, LookUpRunner)]
+    world.handle(ev.RunnerLookedUp(name, command.token, busy=True, connected=True))
     world.discharge(name)
     world.wait(15 * MINUTE)
     assert world.state(name) == "listening"
@@ -72,6 +77,18 @@ def test_expired_counts_anew_after_a_soft_sign_that_lapsed():
     assert world.rules(name) is None
     world.wait(1)
     assert world.rules(name) == "expired"
+
+
+def test_a_hung_runner_is_no_supply_after_its_sign_lapsed_and_expires_without_a_second_grace():
+    """fp 16: offered, and nothing followed; the next job of its class is not left to it."""
+    world = World(LATE)
+    name = world.assigned()
+    world.discharge(name)
+    world.wait(15 * MINUTE)
+    assert world.state(name) == "listening"
+    assert name not in world.core.state.index.supply.get(world.row(name).pool, {})
+    world.wait(MINUTE)
+    assert world.core.state.counters["nominations_total|rule=expired"] == 1
 
 
 def test_matched_runner_expires_only_after_its_registration_was_looked_up():
@@ -188,6 +205,44 @@ def test_bound_runner_is_no_surplus():
     assert world.rules(name) is None
 
 
+# spares that a person asked for
+
+
+def warm(**changes):
+    """Two idle listeners of a pool that keeps one spare; the first is the older one."""
+    world = World(pool(min_idle=1, **changes))
+    first, second = world.listening(), world.listening()
+    world.discharge(first)
+    world.discharge(second)
+    return world, first, second
+
+
+def test_spare_of_min_idle_is_no_surplus():
+    world, first, second = warm()
+    world.wait(30 * SECOND)
+    assert (world.rules(first), world.rules(second)) == (None, "surplus")
+
+
+def test_spare_of_min_idle_expires_at_its_greatest_age_only():
+    world, first, second = warm(surplus_grace=DAY)
+    world.wait(10 * MINUTE)
+    assert (world.rules(first), world.rules(second)) == (None, "expired")
+    world.exits(second)
+    world.wait(6 * HOUR - 10 * MINUTE - 1)
+    assert world.rules(first) is None
+    world.wait(1)
+    assert world.rules(first) == "expired"
+
+
+def test_without_min_idle_no_spare_is_kept():
+    world = World()
+    first, second = world.listening(), world.listening()
+    world.discharge(first)
+    world.discharge(second)
+    world.wait(30 * SECOND)
+    assert (world.rules(first), world.rules(second)) == ("surplus", "surplus")
+
+
 # displaced
 
 
@@ -216,9 +271,21 @@ def test_displaced_by_the_next_sweep_where_it_has_listened_for_long():
 
 
 def test_not_displaced_by_demand_that_it_can_serve():
-    world, name = rivals(max_concurrent=1)
+    world, name = rivals()
     world.queue()
     world.wait(5 * MINUTE)
+    assert world.rules(name) is None
+
+
+def test_not_displaced_by_demand_whose_pool_waits_beside_a_free_slot():
+    """Its next try has a backoff: another slot would not help it."""
+    world = World(pool(surplus_grace=DAY), pool("arm", labels=("arm",)), slots=2)
+    name = world.listening()
+    world.wait(2 * MINUTE)
+    arm = world.registering(("arm",))
+    world.handle(ev.RegistrationFailed(arm, Fault(Remedy.REFUSED, "422")))
+    world.handle(ev.SweepOrdered())
+    assert world.core.state.slots_free("local") == 1
     assert world.rules(name) is None
 
 
@@ -296,6 +363,24 @@ def test_unborn_after_the_provision_limit_and_no_supply_from_then_on():
     assert name not in world.core.state.index.supply["linux"]
     (group,) = world.core.state.index.groups.values()
     assert group.unmatched == 1
+
+
+def test_late_comer_that_listens_at_last_is_unborn_no_more():
+    world = World(LATE)
+    name = world.starting()
+    world.wait(5 * MINUTE)
+    world.probed(name, BUSY)
+    world.now += MINUTE
+    world.sign(name, Sign.ANNOUNCED)
+    assert (world.state(name), world.rules(name)) == ("running", None)
+    other = World(LATE)
+    name = other.starting()
+    other.wait(5 * MINUTE)
+    other.sign(name, Sign.LISTENING)
+    other.probed(name, UNKNOWN)
+    other.flag(name, busy=False)
+    other.wait(2 * SECOND)
+    assert (other.state(name), other.rules(name)) == ("listening", None)
 
 
 def test_not_unborn_once_it_listens():
@@ -483,6 +568,15 @@ def test_operator_comes_before_every_other_rule():
     world.kill(name)
     assert world.rules(name) == "operator"
     assert reason(world, name) == "ann asked: cleaning up"
+
+
+def test_forced_order_stands_before_spent_and_another_one_behind():
+    for force, rule in ((True, "operator"), (False, "spent")):
+        world = World()
+        name = world.settled()
+        world.probed(name, None)
+        world.kill(name, force=force)
+        assert world.rules(name) == rule
 
 
 @pytest.mark.parametrize("make", ["registering", "retiring", "gone", "abandoned"])
