@@ -33,13 +33,17 @@ def test_no_job_is_killed_or_lost_and_nothing_is_left(weather, seed):
 
 
 def test_the_gate_was_put_to_the_test():
-    """A zero by lack of nominations would prove nothing."""
-    result = simulate(load("bursty"), 3, 200)
-    vetoed = sum(n for name, n in result.counters.items() if name.startswith("vetoes_total"))
-    nominated = sum(n for name, n in result.counters.items() if name.startswith("nominations_total"))
-    assert nominated > 5
-    assert vetoed >= 1
-    assert result.outcome.killed == 0
+    """A zero by lack of nominations would prove nothing: runners that held a job were nominated."""
+    results = [simulate(load("bursty"), seed, 150) for seed in (1, 2, 3)]
+    results += [simulate(load("hostile"), seed, 100) for seed in (1, 2)]
+    for result in results:
+        assert sum(n for name, n in result.counters.items() if name.startswith("nominations_total")) >= 1
+    assert sum(result.outcome.gate_runs_holding_job for result in results) >= 3
+    vetoed = [
+        n for result in results for name, n in result.counters.items() if name.startswith("vetoes_total")
+    ]
+    assert sum(vetoed) >= 3
+    assert [result.outcome.killed for result in results] == [0] * 5
 
 
 @pytest.mark.parametrize("weather", WEATHERS)
