@@ -113,7 +113,7 @@ async def test_a_waiting_job_is_queued_by_its_approval(sim, api):
 
 async def test_a_foreign_runner_takes_and_ends_a_job(sim, api):
     [number] = await queue(api)
-    await admin(api, f"/jobs/{number}/foreign", runner="other-host-1", duration_s=0.05)
+    await admin(api, f"/jobs/{number}/foreign", runner="other-host-1", duration_s=1.5)
     shown = await job(api, number)
     assert (shown["status"], shown["runner_name"]) == ("in_progress", "other-host-1")
     assert (await api.post(f"/_admin/jobs/{number}/foreign", json={})).status_code == 409
