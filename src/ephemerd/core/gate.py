@@ -425,12 +425,11 @@ def again_from_retiring(t: Turn, row: Runner, why: str) -> None:
     _probe(t, row, _with(run, Evidence(Verdict.UNKNOWN, Via.NONE, t.now, why)), phase)
 
 
-def end_leftovers(t: Turn, row: Runner, leftovers: int) -> None:
-    """Listener and worker are proven gone: what the job left running is ours to end."""
-    permit = _ended_permit(t, row, f"listener and worker have exited; {leftovers} process(es) left")
-    t.put_runner(
-        move_runner(row, RunnerState.RETIRING, t.now, ending="ended by itself, left processes behind")
-    )
+def end_leftovers(t: Turn, row: Runner, what: str) -> None:
+    """Listener and worker are proven gone: what the job left running (`what`) is ours to end."""
+    permit = _ended_permit(t, row, f"listener and worker have exited; {what}")
+    row = replace(row, vetoed_until=permit.expires, ending="ended by itself, left processes behind")
+    t.put_runner(row if row.state is RunnerState.RETIRING else move_runner(row, RunnerState.RETIRING, t.now))
     t.send(Destroy(permit, row.pool))
 
 

@@ -158,6 +158,8 @@ def ask(t: Turn, job: Job, why: str, pool: str = "") -> bool:
     scope = t.state.scope_for(job.key, pool)
     if job.asked is not None and why == "waiting":
         t.change_job(job, ask_again=t.now + WAITING_AGAIN)
+    if scope is None and job.ask_again is not None:
+        t.change_job(job, ask_again=None)
     if job.asked is not None or scope is None:
         return False
     if not scopes.may_call(t, scope):
@@ -258,6 +260,7 @@ def due(t: Turn, job: Job) -> None:
         job = t.state.jobs[job.key]
     if job.ask_again is not None and t.now >= job.ask_again:
         ask(t, job, "gone" if job.missing is not None else "waiting")
+    t.schedule_job(t.state.jobs[job.key])
 
 
 def _touch_consuming(t: Turn, job: Job) -> None:

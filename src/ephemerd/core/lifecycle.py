@@ -130,7 +130,7 @@ def on_exited(t: Turn, event: EnvironmentExited) -> None:
         and row.state is not RunnerState.RETIRING
         and row.state is not RunnerState.ABANDONED
     ):
-        gate.end_leftovers(t, row, event.leftovers)
+        gate.end_leftovers(t, row, f"{event.leftovers} process(es) left")
         return
     ended = end(t, row, row.ending or f"ended by itself with code {event.code}")
     gate.clean_up(t, ended)
@@ -202,7 +202,9 @@ def on_destroy_failed(t: Turn, event: DestroyFailed) -> None:
     if row.state is RunnerState.GONE:
         t.change_runner(row, vetoed_until=t.now + ASK_AGAIN)
     elif row.state is RunnerState.RETIRING:
-        if event.fault.remedy is Remedy.REFUSED:
+        if row.cleanup and event.fault.remedy is Remedy.REFUSED and t.now >= row.vetoed_until:
+            gate.end_leftovers(t, row, "the permit to end its leftovers had lapsed")
+        elif event.fault.remedy is Remedy.REFUSED and not row.cleanup:
             gate.again_from_retiring(t, row, event.fault.detail)
         else:
             abandon(t, row, event.fault.detail)

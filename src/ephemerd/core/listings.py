@@ -91,7 +91,9 @@ def _found(t: Turn, found: FoundEnvironment, host: str) -> bool:
     if row.adopted and (unheard or not row.seen_after_start):
         t.send(WatchRunner(row.id, row.pool, row.environment or ""))
         t.touch((row.id,))
-        if row.state is S.RETIRING and row.gate is None:
+        if row.state is S.RETIRING and row.cleanup:
+            gate.end_leftovers(t, row, "it had left processes when this process life began")
+        elif row.state is S.RETIRING and row.gate is None:
             gate.again_from_retiring(t, row, "this process life began while it was being destroyed")
     if row.leak is not None and row.leak_again is None:
         if t.now - row.leak < t.policy.look_again:

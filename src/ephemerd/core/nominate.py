@@ -101,6 +101,11 @@ def _leaked(t: Turn, row: Runner) -> tuple[Rule, str] | None:
 
 
 def _expired(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
+    if _kept(row) and t.now - row.since >= pool.orphan_grace:
+        return (
+            Rule.EXPIRED,
+            "kept after a permit had lapsed, and no job showed itself within the grace window",
+        )
     if row.state is not S.LISTENING or row.listening is None:
         return None
     idle = t.now - idle_from(row)
@@ -112,6 +117,11 @@ def _expired(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
     if row.surplus_since is not None and _is_warm(t, row, pool) and idle < t.policy.max_idle_age:
         return None
     return Rule.EXPIRED, f"dispatched but never assigned a job within the grace window ({span(idle)})"
+
+
+def _kept(row: Runner) -> bool:
+    """Say whether a second look kept it from being destroyed, and nothing was heard of a job."""
+    return row.state is S.STUCK and row.leak is None and row.hard is None
 
 
 def idle_from(row: Runner) -> int:
@@ -220,6 +230,8 @@ def moments(t: Turn, row: Runner) -> Iterator[int]:
             yield row.surplus_since + pool.surplus_grace
     elif row.state is S.FINISHING:
         yield row.since + policy.exit_grace
+    elif _kept(row):
+        yield row.since + pool.orphan_grace
     elif row.state is S.RUNNING and pool.job_timeout is not None and row.hard is not None:
         yield row.hard + pool.job_timeout
         if row.stopping is not None:

@@ -78,8 +78,12 @@ class Turn:
         self.state.index.job_changed(old, row, self.state.host_of)
         self._changed["job", str(row.key)] = row
         self._subjects[str(row.key)] = None
-        self.state.agenda.set("job", str(row.key), job_moment(row, self.policy, self.now))
+        self.schedule_job(row)
         return row
+
+    def schedule_job(self, row: Job) -> None:
+        """Wake when the job's row wants the next look."""
+        self.state.agenda.set("job", str(row.key), job_moment(row, self.policy, self.now))
 
     def change_job(self, row: Job, **changes: Any) -> Job:
         """Put the row with some fields changed."""
@@ -179,7 +183,7 @@ def job_moment(row: Job, policy: Policy, now: int) -> int | None:
     """Return when a job's row wants a look: an unanswered question, one to be repeated, a backoff's end."""
     moments = [
         row.asked + policy.confirm_wait if row.asked is not None else None,
-        row.ask_again,
+        row.ask_again if row.asked is None else None,
         row.not_before if row.not_before > now else None,
     ]
     known = [moment for moment in moments if moment is not None]

@@ -12,7 +12,7 @@ from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus
 from ephemerd.domain.permit import Warrant
-from ephemerd.domain.pool import Host, Policy, Setup
+from ephemerd.domain.pool import FenceKind, Host, Policy, Setup
 from ephemerd.domain.runner import RunnerState
 from ephemerd.domain.verdict import Sign
 from tests.unit.core.world import APP, GPU, HOUR, LIB, MINUTE, SECOND, World, key, of, pool, report, seen
@@ -97,7 +97,7 @@ def test_planned_is_undone() -> None:
     assert world.held == 1  # a new one, under a new name
 
 
-def test_retiring_goes_through_the_gate_again_and_nothing_is_replayed() -> None:
+def test_leftovers_are_ended_under_a_new_permit_and_nothing_is_replayed() -> None:
     world, name = in_state(S.RETIRING)
     step = world.restart(down=10 * MINUTE)
     assert of(step.commands, cm.Destroy) == []
@@ -106,10 +106,27 @@ def test_retiring_goes_through_the_gate_again_and_nothing_is_replayed() -> None:
     assert world.runner(name).state is S.RETIRING
     running = replace(world.environments[name], ended=False)
     found = world.feed(ev.EnvironmentsListed("here", (running,), True))
-    (probe,) = [c for c in of(found.commands, cm.ProbeRunner) if c.runner == name]
-    world.probed(probe, seen(listener_alive=False))
-    gate = world.runner(name).gate
-    assert gate is not None
+    (destroy,) = [c for c in of(found.commands, cm.Destroy) if c.permit.runner == name]
+    assert (destroy.permit.epoch, destroy.permit.warrant) == ("e2", Warrant.ENDED)
+    world.destroyed(destroy)
+    assert world.runner(name).state is S.GONE
+
+
+def test_one_that_was_being_destroyed_is_looked_at_again_from_the_beginning() -> None:
+    world = World(pool(surplus_grace=0))
+    (name,) = world.listening(1)
+    world.completed(1, how="cancelled")
+    world.probed(world.last(cm.ProbeRunner))
+    world.deregistered(world.last(cm.Deregister))
+    world.wait(5 * SECOND)
+    world.probed(world.last(cm.ProbeRunner))
+    assert world.runner(name).state is S.RETIRING
+    destroys = world.count(cm.Destroy)
+    world.restart(down=10 * MINUTE)
+    assert (world.runner(name).state, world.count(cm.Destroy)) == (S.RETIRING, destroys)
+    world.probed(world.last(cm.ProbeRunner), seen(workers=1))
+    assert world.runner(name).state in (S.STUCK, S.RUNNING)
+    assert world.count(cm.Destroy) == destroys
 
 
 def test_a_gate_run_of_an_earlier_life_is_void_and_its_answers_are_stale() -> None:
@@ -157,6 +174,26 @@ def test_rules_that_rest_on_events_rest_after_a_start() -> None:
     world.feed(ev.EnvironmentsListed("here", (world.environments[name],), True))
     sent = of(world.wait(10 * MINUTE), cm.ProbeRunner)
     assert [command.runner for command in sent][:1] == [name]
+
+
+def test_one_that_was_kept_for_an_unknown_verdict_is_not_kept_for_ever() -> None:
+    """Where there is no fence to be remembered, no other rule would ever have it looked at again."""
+    world = World(pool(surplus_grace=0, fence=FenceKind.NONE))
+    (name,) = world.listening(1)
+    world.completed(1, how="cancelled")
+    world.probed(world.last(cm.ProbeRunner))
+    world.wait(5 * SECOND)
+    world.probed(world.last(cm.ProbeRunner))
+    world.restart(down=MINUTE)
+    world.feed(ev.Probed(name, world.last(cm.ProbeRunner).token, None, Fault(Remedy.RETRY, "engine away")))
+    look = world.last(cm.LookUpRunner)
+    world.feed(ev.RunnerLookedUp(name, look.token, busy=False, connected=True))
+    assert world.runner(name).state is S.STUCK
+    for _ in range(12 * 60):
+        for command in of(world.wait(SECOND), cm.ProbeRunner):
+            world.probed(command)
+    world.destroyed(world.last(cm.Destroy))
+    assert world.held == 0
 
 
 # -- a reboot of the machine ---------------------------------------------------------------------------

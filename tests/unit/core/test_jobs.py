@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -192,6 +193,21 @@ def test_a_waiting_job_is_no_demand_and_gives_its_runner_to_the_next() -> None:
     assert world.runner(name).surplus_since == world.now
     assert of(world.queued(2), cm.Register) == []
     assert world.runner(name).surplus_since is None
+
+
+def test_a_question_times_out_although_a_backoff_ended_meanwhile() -> None:
+    """One moment a job: the end of its backoff must not swallow the fifteen seconds of the question."""
+    world = World(slots=1)
+    (name,) = world.listening(9)
+    world.in_progress(9, name)
+    world.queued(1)
+    world.wait(61 * SECOND)
+    row = world.job(1)
+    world.core.state.jobs[key(1)] = replace(row, not_before=world.now + 5 * SECOND)
+    world.told(report(1, S.WAITING))
+    assert world.job(1).asked == world.now
+    world.wait(15 * SECOND)
+    assert (world.job(1).asked, world.job(1).ask_again) == (None, world.now + 30 * SECOND)
 
 
 # -- gone ---------------------------------------------------------------------------------------------

@@ -353,6 +353,21 @@ def test_leftovers_are_ended_under_a_permit_of_their_own_and_hold_the_slot_meanw
     assert (world.runner(name).state, world.held) == (S.GONE, 0)
 
 
+def test_a_permit_for_leftovers_that_lapsed_unused_is_given_again() -> None:
+    """The exit is proven: nothing is to be looked at, and no other state is to be waited in."""
+    world = World()
+    (name,) = world.listening(1)
+    (destroy,) = of(world.exited(name, 0, leftovers=2).commands, cm.Destroy)
+    world.now += 11 * SECOND
+    lapsed = Fault(Remedy.REFUSED, "the permit is expired or from another process life")
+    step = world.feed(ev.DestroyFailed(name, destroy.permit.environment, lapsed))
+    (again,) = of(step.commands, cm.Destroy)
+    assert again.permit.made == world.now
+    step = world.feed(ev.DestroyFailed(name, destroy.permit.environment, lapsed))
+    assert of(step.commands, cm.Destroy) == []  # refused at once: not because it came too late
+    assert world.runner(name).state is S.ABANDONED
+
+
 def test_leftovers_told_before_the_start_was_answered_are_ended_when_it_is() -> None:
     """The exit can overtake the answer to the start, which alone says what the environment is called."""
     world = World()

@@ -223,7 +223,10 @@ class Hostile(Answers, RuleBasedStateMachine):
         for subject in sorted(mine.keys() | theirs.keys()):
             if mine.get(subject, self.now + 1) > self.now:
                 found = (self.now, subject, mine.get(subject), theirs.get(subject))
-                assert found[2] == found[3], (found, subject)
+                assert found[2] == found[3], (found, self.row(subject))
+
+    def row(self, subject: tuple[str, str]) -> Any:
+        return self.core.checkpoint()["rows"].get(subject[0], {}).get(subject[1])
 
     @invariant()
     def nobody_is_forgotten(self) -> None:
