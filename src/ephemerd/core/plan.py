@@ -117,8 +117,26 @@ def _match_component(t: Turn, start: str, seen: dict[str, None]) -> None:
     for name, group in sorted(groups.items()):
         group.unmatched = demand[name]
         holding.review(t, group)
+        if group.unmatched > 0:
+            _ask_for_room(t, group)
     for pool in sorted(pools):
         _mark_spares(t, pool, used.get(pool, 0))
+
+
+def _ask_for_room(t: Turn, group: Group) -> None:
+    """Demand waits for a slot: have whoever may be displaced for it looked at now, not at the next sweep."""
+    hosts = {t.state.pools[name].pool.host: None for name in group.pools}
+    for host in hosts:
+        if t.state.slots_free(host) > 0:
+            continue
+        for name, row in t.state.pools.items():
+            if row.pool.host != host or name in group.pools:
+                continue
+            t.touch(
+                runner
+                for runner in t.state.index.supply.get(name, ())
+                if t.now - t.state.runners[runner].since >= t.policy.displaced_after
+            )
 
 
 def _mark_spares(t: Turn, pool: str, used: int) -> None:

@@ -152,6 +152,8 @@ def lapse(t: Turn, row: Runner) -> Runner:
     Where its beginning to listen was never heard, it counts from now, so that it can expire.
     """
     listening = row.listening if row.listening is not None else t.now
-    fence = replace(row.fence, sent=None, refused=None) if row.fence.accepted is None else row.fence
+    fence = row.fence
+    if fence.refused is not None and fence.accepted is None and fence.refused >= (fence.sent or 0):
+        fence = replace(fence, sent=None, refused=None)  # only a refusal lapses, no answer does not
     row = replace(row, consumes=False, fence=fence, stuck="", listening=listening, untaken=None)
     return t.put_runner(move_runner(row, RunnerState.LISTENING, t.now))
