@@ -344,6 +344,8 @@ def _grant(t: Turn, row: Runner, run: GateRun, verdict: Verdict, warrant: Warran
     bound = bounds.hard if verdict is Verdict.BUSY else bounds.unknown
     verdicts.record(t, row, run, outcome, verdict, _via(run), run.reason, age, bound)
     verdicts.log_destroy(t, row, run, verdict, warrant)
+    if warrant in (Warrant.OVERDUE, Warrant.FORCED):
+        t.count("deliberate_ends_total", warrant=warrant.value, pool=row.pool)
     _remake(t, row, run)
     if row.environment is None:
         ended = replace(row, gate=None, ending=f"{run.rule.value}: {run.reason}")

@@ -265,3 +265,16 @@ def test_without_a_job_timeout_nothing_is_ever_overdue():
     world.wait(24 * HOUR)
     assert world.rules(name) is None
     assert world.commands(Destroy, name) == []
+
+
+def test_deliberate_ends_are_counted_apart():
+    world = World()
+    name = world.running()
+    world.kill(name, force=True)
+    world.probed(name, BUSY)
+    world.fenced(name, FenceAnswer.REFUSED)
+    world.tick()
+    world.probed(name, BUSY)
+    counted = {key: n for key, n in world.core.state.counters.items() if key.startswith("deliberate_ends")}
+    assert list(counted.values()) == [1], world.row(name).gate
+    assert "warrant=forced" in next(iter(counted))
