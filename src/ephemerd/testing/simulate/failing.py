@@ -17,6 +17,8 @@ from ephemerd.testing.weather import load
 
 MOST_LINES = 60
 MOST_TRIES = 24
+WORST_FIRST = ("killed", "escaped", "lost", "leaked", "disturbed")
+"""Which finding is told where a run has several; then the broken invariants, each kind by time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ def explain(order: Order, *, smaller: bool = True) -> Failure | None:
     result = run(order.jobs)
     if not same(result, "") and not result.findings:
         return None
-    kind = result.findings[0].kind if result.findings else ""
+    kind = _worst(result)
     if smaller:
         jobs = shrink(order, lambda count: same(run(count), kind))
         order = Order(order.policy, order.weather, order.seed, jobs)
@@ -80,6 +82,12 @@ def explain(order: Order, *, smaller: bool = True) -> Failure | None:
     finding = next((finding for finding in result.findings if finding.kind == kind), None)
     broken = tuple(broken_promises([result], load(order.weather))) or (str(finding),)
     return Failure(order, broken, finding, tuple(story(order, finding)) if finding is not None else ())
+
+
+def _worst(result: Result) -> str:
+    """Return the kind of the finding to tell, "" where there is none."""
+    kinds = [finding.kind for finding in result.findings]
+    return next((kind for kind in (*WORST_FIRST, *kinds) if kind in kinds), "")
 
 
 def story(order: Order, finding: Finding) -> list[Line]:
