@@ -380,8 +380,8 @@ class Earlier:
 
     def _name_found(self, t: Turn, row: Runner, event: ev.NameLookedUp) -> None:
         if row.state is S.REGISTERING:
-            self._ended(t, row, "half made when the daemon was started again")
-            row = t.state.runners[row.id]
+            row = t.put_runner(move_runner(row, S.GONE, t.now, unregister=True))
+            self._provide_again(t, row)
         if event.fault is not None:
             t.change_runner(row, unregister=True)
         elif event.registration is None:
