@@ -19,6 +19,10 @@ from ephemerd.domain.runner import FINAL, GatePhase, Runner, RunnerState
 
 S = RunnerState
 
+ASKED_ONE_BY_ONE = 16
+"""So many jobs of a class are asked about for a runner whose job has no name: a queue of thousands would
+else cost as many requests."""
+
 STUCK_ASSIGNED = "a job was offered and acknowledged, and nothing followed"
 STUCK_NO_WORKER = "a job was announced, and no worker was ever seen"
 STUCK_WORKER = "its job is over at the forge, and its worker lives on"
@@ -157,11 +161,17 @@ def _telling_from(t: Turn, row: Runner) -> int:
 def _who_is_it(t: Turn, row: Runner) -> None:
     """Ask about the oldest waiting job that could be the one; release the runner when none is left.
 
-    A job that the forge called waiting `confirm_after` or more after the sign is not the one.
+    A job that the forge called waiting `confirm_after` or more after the sign is not the one. Only the
+    oldest of a class are asked about one by one; of the others the next listing tells all at once.
     """
     certain = _telling_from(t, row)
+    listed = t.state.scope(row.scope).jobs_listed
     for group in _candidates(t, row):
-        for key in group.queued:
+        for place, key in enumerate(group.queued):
+            if place >= ASKED_ONE_BY_ONE:
+                if listed is None or listed < certain:
+                    return
+                break
             job = t.state.jobs[key]
             if job.status is not JobStatus.QUEUED or job.confirmed >= certain:
                 continue

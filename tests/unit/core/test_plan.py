@@ -454,6 +454,26 @@ def test_when_the_forge_says_that_all_of_them_wait_the_runner_stands_for_none() 
     assert len(of(step.commands, cm.Register)) == 1
 
 
+def test_a_long_queue_is_not_asked_about_job_by_job() -> None:
+    """One nameless runner beside hundreds of waiting jobs: a few questions, and the listing does the rest."""
+    world = World(pool(max_concurrent=1), slots=1)
+    world.strict = False
+    (name,) = world.listening(1)
+    world.queued(*range(2, 300))
+    world.sign(name, Sign.WORKER)
+    world.wait(MINUTE)
+    asked = 0
+    while world.job((question := world.last(cm.LookUpJob)).job.id).asked is not None:
+        world.now += SECOND
+        world.job_answer(question, F.QUEUED)
+        asked += 1
+    assert asked == 16
+    assert world.runner(name).consumes
+    sent = world.wait(5 * MINUTE)
+    assert not world.runner(name).consumes
+    assert of(sent, cm.LookUpJob) == []
+
+
 def test_a_hard_sign_stands_for_it_also_after_the_runner_is_gone() -> None:
     world = World(slots=4)
     (name,) = world.listening(1)
