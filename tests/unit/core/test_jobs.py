@@ -347,15 +347,6 @@ def test_the_order_of_pruning_survives_a_restart() -> None:
     assert sorted(job.id for job in world.core.state.jobs) == [1, 9]
 
 
-def test_a_queued_older_than_what_is_remembered_counts_as_unconfirmed() -> None:
-    """A redelivery after eight days makes the job anew; the slot is not spent on it unasked for long."""
-    world = closed()
-    world.completed(1)
-    world.wait(8 * DAY + MINUTE)
-    world.queued(1)
-    assert world.job(1).status is JobStatus.QUEUED
-
-
 # -- scopes -------------------------------------------------------------------------------------------
 
 
