@@ -14,7 +14,7 @@ from ephemerd.domain.pool import HOUR, MINUTE
 from ephemerd.domain.runner import FenceAnswer, RunnerState
 from ephemerd.domain.verdict import Sign
 from ephemerd.testing.simulate.foils.intent import Intent
-from ephemerd.testing.simulate.foils.ledger import MOST_ATTEMPTS
+from ephemerd.testing.simulate.foils.lives import MOST_ATTEMPTS
 from tests.unit.simulate.world import DONE, LABELS, QUEUED, RUNNING, SCOPE, World, key
 
 SILENT = Fault(Remedy.RETRY, "no answer")

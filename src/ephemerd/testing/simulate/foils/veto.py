@@ -20,7 +20,7 @@ from ephemerd.domain.permit import Warrant
 from ephemerd.domain.pool import MINUTE
 from ephemerd.domain.runner import Decision, Runner, RunnerState
 from ephemerd.domain.verdict import Evidence, Listing, ProbeReport, Verdict, Via
-from ephemerd.testing.simulate.foils.ledger import JOB_TIMEOUT
+from ephemerd.testing.simulate.foils.lives import JOB_TIMEOUT
 from ephemerd.testing.simulate.foils.sweep import Sweep, unbound
 
 ANSWER_LIMIT = 60_000
