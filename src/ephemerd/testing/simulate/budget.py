@@ -46,5 +46,5 @@ class ModelBucket:
         return self._slow_rate if now < self._slow_until else self._rate
 
     def _refill(self, now: int) -> None:
-        self._tokens = min(self._burst, self._tokens + (now - self._updated) * self._current(self._updated))
+        self._tokens = min(self._burst, self._tokens + (now - self._updated) * self._current(now))
         self._updated = now
