@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ephemerd.core import codec, machine
+from ephemerd.core import codec
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.core.agenda import Agenda
