@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ephemerd.app.queries import MOST, SILENT_AFTER, Queries, clamp
+from ephemerd.core.machine import RULES
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus, JobStatus
 from ephemerd.domain.runner import RunnerState
@@ -163,6 +164,14 @@ async def test_the_journal_is_paged(house, queries):
     page = await queries.journal(after=int(page.next), limit=1000)
     assert page.items[0].seq == 3
     assert page.next is None
+
+
+async def test_a_segment_is_shown_with_the_rows_it_starts_from(house, queries):
+    newest = await queries.segment()
+    assert newest == await queries.segment(newest.number)
+    assert (newest.rules, newest.first_seq) == (RULES, 1)
+    assert set(newest.rows) >= {"runner", "job", "counter"}
+    assert await queries.segment(newest.number + 1) is None
 
 
 async def test_near_finds_the_gone_and_the_living(house, queries):

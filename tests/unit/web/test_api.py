@@ -93,6 +93,23 @@ async def test_an_empty_cursor_is_the_beginning(desk):
         assert (await desk.get(path, after="")).status_code == 200, path
 
 
+async def test_a_segment_by_its_number_and_the_newest(desk, house):
+    await house.report()
+    newest = (await desk.get("segments/newest")).json()
+    assert newest == (await desk.get(f"segments/{newest['number']}")).json()
+    assert set(newest) == {"number", "rules", "first_seq", "rows"}
+    assert newest["rows"]["counter"]
+    entries = (await desk.get("journal", after=newest["first_seq"] - 1)).json()["items"]
+    assert {entry["segment"] for entry in entries} == {newest["number"]}
+
+
+@pytest.mark.parametrize("number", ["0", "99", "-1", "x", "9" * 30])
+async def test_an_unknown_segment_is_not_found(desk, number):
+    answer = await desk.get(f"segments/{number}")
+    assert answer.status_code == 404
+    assert answer.json()["detail"].startswith("there is no segment ")
+
+
 async def test_one_job_by_its_key_with_slashes(desk, house):
     await house.report()
     for path in ("jobs/github/acme/app/1", "jobs/github%2Facme%2Fapp%2F1"):
