@@ -146,7 +146,8 @@ class Lab:
                 found = machine.find(pid)
                 if found is not None:
                     machine.signal(found.id, signal.SIGKILL)
-        for group in Path("/sys/fs/cgroup").glob("**/ephemerd-eph-contract-*"):
+        groups = (group for name in names for group in Path("/sys/fs/cgroup").glob(f"**/ephemerd-{name}"))
+        for group in groups:
             for _ in range(500):
                 try:
                     group.rmdir()

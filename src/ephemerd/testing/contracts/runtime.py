@@ -13,6 +13,7 @@ The checks wait for what a runtime tells or shows, each time with a bound, and n
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,8 +27,10 @@ from ephemerd.ports.runtime import Runtime, StartOrder
 
 LIMIT = 30.0
 STORE = "contract"
-FIRST = RunnerId("eph-contract-b1-1")
-SECOND = RunnerId("eph-contract-b1-2")
+_RUN = secrets.token_hex(3)
+"""Names never repeat, here either: two runs on one machine must not take each other's runners for their own."""
+FIRST = RunnerId(f"eph-contract-{_RUN}-1")
+SECOND = RunnerId(f"eph-contract-{_RUN}-2")
 
 
 class RuntimeDriver(Protocol):
