@@ -126,9 +126,12 @@ def over(t: Turn, row: Runner, via: str) -> Runner:
 def named(t: Turn, row: Runner, job: Job, *, over: bool, told: Told) -> None:
     """The forge named this runner for a job: a hard sign, and the name of what it runs.
 
-    A report about a job that the runner had before another one changes neither name nor state.
+    A report about a job that the runner had before another one changes neither name nor state: neither its
+    end, nor a start that is told after the end.
     """
     if row.state in UNSTARTED or (row.job == job.key and not over):
+        return
+    if row.job is not None and not over and job.status is not JobStatus.RUNNING:
         return
     another = row.job is not None and row.job != job.key and job.status is JobStatus.RUNNING
     if row.job is None or (row.job != job.key and not over):

@@ -148,6 +148,19 @@ def test_an_announcement_after_an_end_without_a_worker_is_another_job() -> None:
     assert (world.runner(name).state, world.runner(name).over) == (S.RUNNING, None)
 
 
+def test_a_start_that_is_told_after_its_end_does_not_take_the_runner_from_its_job() -> None:
+    """Simulator, hostile, seed 21: a job was started and cancelled in one batch, the runner took another, and
+    the start of the first came last; when the other one ended, nobody knew that the runner was done."""
+    world = World()
+    (name,) = world.listening(1, 2)[:1]
+    world.completed(1, name, "cancelled")
+    world.in_progress(2, name)
+    world.in_progress(1, name)
+    assert (world.runner(name).state, world.runner(name).job) == (S.RUNNING, key(2))
+    world.completed(2, name)
+    assert (world.runner(name).state, world.runner(name).job) == (S.FINISHING, key(2))
+
+
 def test_assigned_is_shown_as_stuck_after_two_minutes_and_looked_up_once() -> None:
     world = World()
     (name,) = world.listening(1)
