@@ -23,7 +23,7 @@ from ephemerd.testing.simulate.calls import Calls
 from ephemerd.testing.simulate.foils.forged import commands_hash
 from ephemerd.testing.simulate.forge import ModelForge
 from ephemerd.testing.simulate.heap import VirtualTime
-from ephemerd.testing.simulate.journal import Recorder
+from ephemerd.testing.simulate.journal import FROM_ROWS, Recorder
 from ephemerd.testing.simulate.monitor import Monitor
 from ephemerd.testing.simulate.runtime import ModelRuntime
 from ephemerd.testing.simulate.scheduler import Factory, Gate, Scheduler
@@ -94,7 +94,7 @@ class ModelDaemon:
         self.monitor.booted()
         self._woken_for = None
         if self.recorder is not None:
-            self.recorder.begin(self._rows(), self.time.now)
+            self.recorder.begin(self._rows())
         epoch = f"{self.rng.getrandbits(16):04x}"
         self.handle(ev.Booted(STORE, epoch, self.setup))
 
@@ -105,7 +105,7 @@ class ModelDaemon:
         self.time.after(self.rng.randint(1_000, 30_000), self._stand_up)
 
     def _stand_up(self) -> None:
-        self.core.reload(self._rows(), self.time.now)
+        self.core.reload(self._rows(), FROM_ROWS)
         self.boot()
 
     def verify(self) -> None:
@@ -137,7 +137,7 @@ class ModelDaemon:
             return step
         for command in step.commands:
             self.calls.send(command)
-        if self._save_and_load:
+        if self._save_and_load:  # what is due by now was just looked at
             self.core.reload(self._rows(), self.time.now)
         self._sleep()
         if self.weather.clock_step.share and not isinstance(event, ev.ClockStepped):

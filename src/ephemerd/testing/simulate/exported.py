@@ -18,6 +18,7 @@ from ephemerd.core.machine import RULES
 from ephemerd.core.validate import validate
 from ephemerd.domain.permit import Permit, Warrant
 from ephemerd.testing.simulate.incidents import Report
+from ephemerd.testing.simulate.journal import FROM_ROWS
 from ephemerd.testing.simulate.scheduler import Factory, Gate
 
 SAME_COMMANDS = "each event gives the commands that were recorded"
@@ -38,7 +39,7 @@ def replay_exported(path: Path, policy: Factory = Gate) -> Report:
             "wrote it"
         )
     scheduler, report = policy(), Report(path.name)
-    scheduler.reload(_rows(first), 0)
+    scheduler.reload(_rows(first), FROM_ROWS)
     different = ""
     for number, line in enumerate(lines, 2):
         event, now, recorded = _entry(number, line)

@@ -20,6 +20,9 @@ from ephemerd.domain.runner import Decision
 SEGMENT = 250
 """So many events make a segment, so that replaying the last one at each crash stays cheap."""
 
+FROM_ROWS = 0
+"""The time (ms) at which a core stands up from rows, as in the shell: whatever is overdue is due at once."""
+
 Entry = tuple[ev.Event, int, str]
 
 
@@ -43,10 +46,9 @@ def rows_of(state: State) -> dict[str, dict[Any, Any]]:
 
 @dataclass(slots=True)
 class Segment:
-    """The rows at its beginning, when that was (ms), and what happened since."""
+    """The rows at its beginning, and what happened since."""
 
     rows: Rows
-    at: int
     entries: list[Entry] = field(default_factory=list)
 
 
@@ -62,7 +64,7 @@ class Replayed:
 
 def replay(segment: Segment, *, keep_steps: bool = False) -> Replayed:
     """Feed a segment to a fresh core and compare the commands of each event."""
-    result = Replayed(Core(segment.rows, segment.at))
+    result = Replayed(Core(segment.rows, FROM_ROWS))
     for number, (event, now, commands) in enumerate(segment.entries, 1):
         step = result.core.handle(event, now)
         result.decisions.extend(step.decisions)
@@ -96,9 +98,9 @@ class Recorder:
         self.replays = 0
         self._whole = whole
 
-    def begin(self, rows: Rows, now: int) -> None:
+    def begin(self, rows: Rows) -> None:
         """A process life begins with these rows."""
-        self.segment = Segment({kind: dict(found) for kind, found in rows.items()}, now)
+        self.segment = Segment({kind: dict(found) for kind, found in rows.items()})
 
     def add(self, event: ev.Event, now: int, commands: str, state: State) -> None:
         """Note an event that was committed; `state` is what it left."""
@@ -107,7 +109,7 @@ class Recorder:
             return
         segment.entries.append((event, now, commands))
         if not self._whole and len(segment.entries) >= SEGMENT:
-            self.segment = Segment(rows_of(state), now)
+            self.segment = Segment(rows_of(state))
 
     def verify(self, state: State) -> list[str]:
         """Replay the current segment and compare hashes and rows with what is."""
