@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+
 import pytest
 
 from ephemerd.testing.simulate import front
@@ -38,6 +40,20 @@ def test_progress_is_told_within_a_run():
 def test_what_goes_wrong_in_a_run_goes_wrong_here(workers):
     with pytest.raises(KeyError, match="nobody"):
         run_all([*ORDERS[:1], Order("nobody", "calm", 1, 5)], workers=workers)
+
+
+def test_an_interrupt_ends_the_processes_at_once():
+    """A run of a million jobs would take an hour: leaving must not wait for it."""
+
+    def interrupt(done: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_all([Order("gate", "calm", seed, 1_000_000) for seed in (1, 2)], workers=2, progress=interrupt)
+    for process in multiprocessing.active_children():
+        process.join(10)
+    assert multiprocessing.active_children() == []
 
 
 def test_the_front_gives_one_run_alone_and_several_with_a_total():

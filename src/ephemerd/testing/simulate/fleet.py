@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ _SHARED: list[Any] = []
 
 
 def _begin(counter: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # who interrupts the whole wants no traceback of each
     _SHARED.append(counter)
 
 
@@ -73,6 +75,8 @@ def run_all(
         try:
             _wait(futures, lambda: progress(counter.value) if progress is not None else None)
         except BaseException:
+            for process in list((pool._processes or {}).values()):  # else leaving waits for what still runs
+                process.terminate()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
         return [future.result() for future in futures]

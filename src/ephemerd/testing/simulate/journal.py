@@ -46,9 +46,10 @@ def rows_of(state: State) -> dict[str, dict[Any, Any]]:
 
 @dataclass(slots=True)
 class Segment:
-    """The rows at its beginning, and what happened since."""
+    """The rows at its beginning, the time at which a core stands up from them (ms), and what happened since."""
 
     rows: Rows
+    at: int = FROM_ROWS
     entries: list[Entry] = field(default_factory=list)
 
 
@@ -64,7 +65,7 @@ class Replayed:
 
 def replay(segment: Segment, *, keep_steps: bool = False) -> Replayed:
     """Feed a segment to a fresh core and compare the commands of each event."""
-    result = Replayed(Core(segment.rows, FROM_ROWS))
+    result = Replayed(Core(segment.rows, segment.at))
     for number, (event, now, commands) in enumerate(segment.entries, 1):
         step = result.core.handle(event, now)
         result.decisions.extend(step.decisions)
@@ -109,7 +110,7 @@ class Recorder:
             return
         segment.entries.append((event, now, commands))
         if not self._whole and len(segment.entries) >= SEGMENT:
-            self.segment = Segment(rows_of(state))
+            self.segment = Segment(rows_of(state), now - 1)  # what is due at this very moment still is
 
     def verify(self, state: State) -> list[str]:
         """Replay the current segment and compare hashes and rows with what is."""
