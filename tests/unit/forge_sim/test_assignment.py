@@ -52,6 +52,7 @@ async def test_a_pinned_job_waits_for_its_runner_and_the_runner_for_its_job(sim,
 
 
 async def test_a_held_job_is_not_assigned_until_it_is_let_go(sim, api, runner_of):
+    sim.world.time_scale = 1.0  # a job that nobody picks up is not queued again while the test runs
     await listening(sim, api, runner_of, ["r1"])
     [held] = (await admin(api, "/jobs", labels=LABELS, held=True))["jobs"]
     [free] = (await admin(api, "/jobs", labels=LABELS))["jobs"]
