@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ephemerd.adapters.kit.evidence import Evidence
 from ephemerd.adapters.runtimes.process import cgroup
-from ephemerd.adapters.runtimes.process.evidence import Evidence
 from ephemerd.adapters.runtimes.process.identity import Place, Reference
 from ephemerd.adapters.runtimes.process.processes import Machine
 from ephemerd.adapters.runtimes.process.tree import Look, look, nothing

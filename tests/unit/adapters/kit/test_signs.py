@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ephemerd.adapters.runtimes.process.signs import (
+from ephemerd.adapters.kit.signs import (
     detail_of,
     diag_sign,
     log_sign,

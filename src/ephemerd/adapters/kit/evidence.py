@@ -14,9 +14,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
-from ephemerd.adapters.runtimes.process.identity import Place
-from ephemerd.adapters.runtimes.process.signs import (
+from ephemerd.adapters.kit.signs import (
     detail_of,
     diag_sign,
     log_sign,
@@ -32,6 +32,19 @@ DIAG_FILES = 16
 HISTORY = 1000
 GRAIN = 1_000_000_000  # ns; coarser than any file time that matters here
 SOFT_ORDER = (Sign.LISTENING, Sign.OFFERED, Sign.ACKNOWLEDGED, Sign.SKIPPED)
+
+
+class ListenerFiles(Protocol):
+    """Where the files of one runner are: output, folder with `Runner.perf`, folder of diagnostics."""
+
+    @property
+    def log(self) -> Path: ...
+
+    @property
+    def perf(self) -> Path: ...
+
+    @property
+    def diag(self) -> Path: ...
 
 
 class Tail:
@@ -137,7 +150,7 @@ class Evidence:
     ended_at       when the end of the latest announced job was first seen; None while it has not ended
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ListenerFiles) -> None:
         self._diag = place.diag
         self._log = Tail(place.log)
         self._perf = Tail(place.perf / "Runner.perf")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ephemerd.adapters.runtimes.process.evidence import CHUNK, LINE_LIMIT, Evidence, Tail, in_order
+from ephemerd.adapters.kit.evidence import CHUNK, LINE_LIMIT, Evidence, Tail, in_order
 from ephemerd.adapters.runtimes.process.identity import Place
 from ephemerd.domain.verdict import Sign
 
