@@ -71,6 +71,63 @@ class Segment:
     first_seq: int
 
 
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """What is in quarantine, without its body: when it was put there (ms), the delivery, bytes, and why."""
+
+    seq: int
+    at: int
+    forge: str
+    delivery: str
+    size: int
+    error: str
+
+
+DAY = 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """How much history a store keeps. Ages in ms, sizes in bytes. State and delivery ids are not history.
+
+    age               of a journal segment's newest entry and of what is in quarantine; decisions go with the
+                      entries of their time
+    size              of everything in the store; beyond it the oldest segments go, whatever their age
+    segment_age       of the open segment's first entry, from which the next segment is opened
+    segment_entries   of the open segment, from which the next is opened
+    least_entries     below so many a segment stays open however old it is
+    """
+
+    age: int = 14 * DAY
+    size: int = 2 * 1024**3
+    segment_age: int = DAY
+    segment_entries: int = 100_000
+    least_entries: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What one call of `prune` did; `more` says that there is more to do."""
+
+    segments: int = 0
+    entries: int = 0
+    decisions: int = 0
+    quarantined: int = 0
+    opened: int = 0
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSize:
+    """What a store takes, in bytes: in all, of that free for use again, and what its disk has left (None where
+    that is not known). `oldest` is when its oldest journal entry was made (ms), None where there is none."""
+
+    total: int
+    reusable: int
+    disk_free: int | None
+    oldest: int | None
+
+
 class Store(Protocol):
     """Durable state. Methods are coroutines that hand over to the one writer thread.
 
@@ -103,6 +160,23 @@ class Store(Protocol):
 
     async def quarantined(self) -> int:
         """Count what is in quarantine."""
+        ...
+
+    async def set_aside(self, *, after: int = 0, limit: int = 100) -> list[SetAside]:
+        """Read what is in quarantine, oldest first."""
+        ...
+
+    async def clear_quarantine(self, upto: int) -> int:
+        """Forget what is in quarantine up to and including that number; returns how many that were."""
+        ...
+
+    async def prune(self, now: int, keep: Keep) -> Pruned:
+        """Do a bounded piece of tidying up: forget history that is past its time or size, open the next segment
+        where the open one is long, give space back. Rows, delivery ids and the open segment always stay."""
+        ...
+
+    async def size(self) -> StoreSize:
+        """Measure."""
         ...
 
     async def decisions(

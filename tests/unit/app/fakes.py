@@ -17,7 +17,18 @@ from ephemerd.domain.verdict import Files, Listing, ProbeReport, Sign
 from ephemerd.ports.errors import Gone, NotStored
 from ephemerd.ports.forge import Budget, CallRecord, ForgeRunner, Registration
 from ephemerd.ports.runtime import RuntimeSink, StartOrder
-from ephemerd.ports.store import Batch, DeliveryId, JournalEntry, Loaded, Plain, Segment
+from ephemerd.ports.store import (
+    Batch,
+    DeliveryId,
+    JournalEntry,
+    Keep,
+    Loaded,
+    Plain,
+    Pruned,
+    Segment,
+    SetAside,
+    StoreSize,
+)
 
 SCOPE = Scope("github", "repo:acme/app")
 STORE = "s0000001"
@@ -105,6 +116,9 @@ class FakeStore:
     loads: int = 0
     closed: bool = False
     gate: asyncio.Event | None = None
+    pruned: list[tuple[int, Keep]] = field(default_factory=list)
+    to_prune: list[Pruned] = field(default_factory=list)
+    measured: StoreSize = StoreSize(4096, 0, 10**12, None)
 
     async def open(self) -> None:
         self.closed = False
@@ -151,6 +165,25 @@ class FakeStore:
 
     async def quarantined(self) -> int:
         return len(self.poison)
+
+    async def set_aside(self, *, after: int = 0, limit: int = 100) -> list[SetAside]:
+        found = [
+            SetAside(seq, T0, forge, delivery, len(body), error)
+            for seq, (forge, delivery, body, error) in enumerate(self.poison, 1)
+        ]
+        return [one for one in found if one.seq > after][:limit]
+
+    async def clear_quarantine(self, upto: int) -> int:
+        cleared = len(self.poison[:upto])
+        self.poison = self.poison[upto:]
+        return cleared
+
+    async def prune(self, now: int, keep: Keep) -> Pruned:
+        self.pruned.append((now, keep))
+        return self.to_prune.pop(0) if self.to_prune else Pruned()
+
+    async def size(self) -> StoreSize:
+        return self.measured
 
     async def decisions(
         self, *, after: int = 0, limit: int = 100, runner: str = "", outcome: str = "", newest: bool = False

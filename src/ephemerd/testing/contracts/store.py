@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from ephemerd.ports.errors import NotStored, StoreHeld
-from ephemerd.ports.store import Batch, DeliveryId, Plain, Segment, StepRecord, Store
+from ephemerd.ports.store import Batch, DeliveryId, Keep, Plain, Pruned, Segment, SetAside, StepRecord, Store
 
 Factory = Callable[[], Store]
 Check = Callable[[Factory], Awaitable[None]]
@@ -323,6 +323,148 @@ async def what_is_quarantined_is_counted(make: Factory) -> None:
         same(await store.quarantined(), 2, "the count after reopening")
 
 
+async def what_is_quarantined_is_read_and_cleared(make: Factory) -> None:
+    async with opened(make) as store:
+        await store.quarantine(NOW, "github", "d1", b"\x00\xff not json", "ValueError: no")
+        await store.quarantine(NOW + 1, "", "", b"", "again")
+    async with opened(make) as store:
+        first, second = await store.set_aside()
+        same(first, SetAside(first.seq, NOW, "github", "d1", 11, "ValueError: no"), "the first")
+        same(second, SetAside(second.seq, NOW + 1, "", "", 0, "again"), "the second")
+        same(await store.set_aside(after=first.seq), [second], "those after the first")
+        same(await store.set_aside(limit=1), [first], "one")
+        same(await store.clear_quarantine(first.seq), 1, "how many were cleared")
+        same(await store.set_aside(), [second], "what is left")
+        await store.quarantine(NOW + 2, "", "", b"", "once more")
+        same(await store.clear_quarantine(second.seq), 1, "how many were cleared then")
+        same([one.error for one in await store.set_aside()], ["once more"], "what came since")
+    async with opened(make) as store:
+        same(await store.quarantined(), 1, "the count after reopening")
+
+
+async def tidied(store: Store, now: int, keep: Keep) -> Pruned:
+    """Prune until there is nothing more to do; return the sum."""
+    total = Pruned()
+    while True:
+        done = await store.prune(now, keep)
+        total = Pruned(
+            total.segments + done.segments,
+            total.entries + done.entries,
+            total.decisions + done.decisions,
+            total.quarantined + done.quarantined,
+            total.opened or done.opened,
+        )
+        if not done.more:
+            return total
+
+
+def made_at(number: int, now: int) -> Plain:
+    """Return a decision with its time."""
+    return {**decision(number), "at": now}
+
+
+async def _three_segments(store: Store) -> None:
+    """A segment a day, each with two entries that concern a subject of the day and one that all share."""
+    for day in range(3):
+        await store.open_segment(f"rules-{day}", {})
+        for half in range(2):
+            now = NOW + day * DAY + half
+            number = 10 * day + half + 1
+            await store.commit(
+                batch(
+                    step(
+                        number,
+                        ("job", f"j{day}", {"n": number}),
+                        decisions=(made_at(number, now),),
+                        subjects=(f"day{day}", "all"),
+                        now=now,
+                    ),
+                    deliveries=(DeliveryId("github", f"{day}-{half}"),),
+                ),
+                (now, "boot-1", now),
+            )
+        await store.quarantine(NOW + day * DAY + 1, "github", f"q{day}", b"", "no")
+
+
+async def old_history_is_forgotten_by_whole_segments(make: Factory) -> None:
+    async with opened(make) as store:
+        await _three_segments(store)
+        rows = (await store.load()).rows
+        keep = Keep(age=DAY, segment_age=9 * DAY)
+        same(await tidied(store, NOW + DAY, keep), Pruned(segments=1), "before anything is past its time")
+        done = await tidied(store, NOW + 2 * DAY + 1, keep)
+        same((done.segments, done.entries), (1, 2), "what went of the journal: its newest entry counts")
+        same((done.decisions, done.quarantined), (2, 1), "what went with it")
+        same([entry.event["number"] for entry in await store.journal()], [11, 12, 21, 22], "what is left")
+        same(await store.segment(1), None, "the segment that went")
+        same((await store.segment(2) or Segment(0, "", {}, 0)).first_seq, 3, "the oldest that stayed")
+        same(await store.subjects_like("day"), ["day2", "day1"], "subjects")
+        same([entry.event["number"] for entry in await store.journal(subject="all")], [11, 12, 21, 22], "all")
+        same(await store.journal(subject="day0"), [], "entries of a forgotten subject")
+        same([made["id"] for made in await store.decisions()], [11, 12, 21, 22], "decisions")
+        same([one.delivery for one in await store.set_aside()], ["q1", "q2"], "quarantine")
+        same((await store.load()).rows, rows, "rows are state, no history")
+        same(len(await store.seen([DeliveryId("github", f"{n}-0") for n in range(3)])), 3, "deliveries")
+    async with opened(make) as store:
+        await store.commit(batch(step(99, subjects=("all",))), CLOCK)
+        same((await store.journal())[-1].seq, 7, "numbers go on")
+        same(await store.open_segment("rules-9", {}), 4, "and so do segments")
+
+
+async def the_open_segment_always_stays(make: Factory) -> None:
+    async with opened(make) as store:
+        await _three_segments(store)
+        keep = Keep(age=DAY, segment_age=900 * DAY)
+        await tidied(store, NOW + 400 * DAY, keep)
+        same([entry.event["number"] for entry in await store.journal()], [21, 22], "the open segment")
+        same(await store.subjects_like(""), ["all", "day2"], "its subjects")
+        same(await store.quarantined(), 0, "old quarantine")
+        same(await tidied(store, NOW + 400 * DAY, keep), Pruned(), "a second time")
+
+
+async def large_history_is_forgotten_whatever_its_age(make: Factory) -> None:
+    async with opened(make) as store:
+        await _three_segments(store)
+        done = await tidied(store, NOW + 2 * DAY, Keep(size=0, segment_age=9 * DAY))
+        same(done.entries, 4, "entries that went")
+        same([entry.event["number"] for entry in await store.journal()], [21, 22], "the open segment")
+        same([made["id"] for made in await store.decisions()], [21, 22], "decisions go with their entries")
+        same(sorted((await store.load()).rows), ["job"], "rows")
+
+
+async def a_long_segment_is_followed_by_one_from_the_rows_as_they_stand(make: Factory) -> None:
+    row = {"n": 7, "text": '\u00e4"\\'}
+    async with opened(make) as store:
+        keep = Keep(segment_age=DAY, segment_entries=4, least_entries=2)
+        same(await tidied(store, NOW, keep), Pruned(), "without a segment")
+        await store.open_segment("rules-1", {})
+        await store.commit(batch(step(1, ("job", 'a\u00e4"', {"n": 1}), ("meta", "m", {}))), CLOCK)
+        same((await tidied(store, NOW + DAY, keep)).opened, 0, "below the least number of entries")
+        await store.commit(batch(step(2, ("job", 'a\u00e4"', row), now=NOW + 5)), CLOCK)
+        same((await tidied(store, NOW + DAY - 1, keep)).opened, 0, "too young and too short")
+        same((await tidied(store, NOW + DAY, keep)).opened, 2, "old enough")
+        rows = {"job": {'a\u00e4"': row}, "meta": {"m": {}}}
+        expected = Segment(2, "rules-1", {"rules": "rules-1", "at": NOW + 4, "rows": rows}, 3)
+        same(await store.segment(), expected, "the segment that was opened")
+        same((await tidied(store, NOW + 9 * DAY, keep)).opened, 0, "an empty one stays open")
+        await store.commit(batch(*(step(n) for n in range(3, 7))), CLOCK)
+        same((await tidied(store, NOW + 5, keep)).opened, 3, "long enough")
+        found = [(entry.event["number"], entry.segment) for entry in await store.journal()]
+        same(found, [(1, 1), (2, 1), (3, 2), (4, 2), (5, 2), (6, 2)], "the segments of the entries")
+
+
+async def a_store_knows_its_size(make: Factory) -> None:
+    async with opened(make) as store:
+        same((await store.size()).oldest, None, "the oldest entry of an empty store")
+        before = (await store.size()).total
+        await store.commit(batch(step(1, ("job", "a", {"text": "x" * 100_000}))), CLOCK)
+        await store.commit(batch(step(2, now=NOW + 1)), CLOCK)
+        after = await store.size()
+        same(after.oldest, NOW, "the oldest entry")
+        if after.total < before + 100_000:
+            raise AssertionError(f"100 kB more, and the size went from {before} to {after.total}")
+
+
 async def a_store_is_held_by_one(make: Factory) -> None:
     second = make()
     async with opened(make) as store:
@@ -373,6 +515,12 @@ CHECKS: tuple[Check, ...] = (
     a_segment_is_read_with_the_state_it_starts_from,
     subjects_are_found_by_a_part_newest_first,
     what_is_quarantined_is_counted,
+    what_is_quarantined_is_read_and_cleared,
+    old_history_is_forgotten_by_whole_segments,
+    the_open_segment_always_stays,
+    large_history_is_forgotten_whatever_its_age,
+    a_long_segment_is_followed_by_one_from_the_rows_as_they_stand,
+    a_store_knows_its_size,
     a_store_is_held_by_one,
     commits_that_wait_together_keep_their_order,
     a_closed_store_does_nothing,

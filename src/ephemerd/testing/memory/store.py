@@ -8,7 +8,18 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ephemerd.ports.errors import NotStored, StoreHeld
-from ephemerd.ports.store import Batch, DeliveryId, JournalEntry, Loaded, Plain, Segment
+from ephemerd.ports.store import (
+    Batch,
+    DeliveryId,
+    JournalEntry,
+    Keep,
+    Loaded,
+    Plain,
+    Pruned,
+    Segment,
+    SetAside,
+    StoreSize,
+)
 
 DELIVERIES_KEPT = 8 * 24 * 60 * 60 * 1000  # ms
 _encode = msgspec.json.Encoder().encode
@@ -35,11 +46,13 @@ class MemoryDisk:
     clock: tuple[int, str, int] | None = None
     rows: dict[str, dict[str, bytes]] = field(default_factory=dict)
     deliveries: dict[DeliveryId, int] = field(default_factory=dict)
-    segments: list[tuple[str, bytes, int]] = field(default_factory=list)
-    journal: list[_Entry] = field(default_factory=list)
+    segments: dict[int, tuple[str, bytes, int]] = field(default_factory=lambda: {0: ("", b"{}", 1)})
+    journal: dict[int, _Entry] = field(default_factory=dict)
+    next_seq: int = 1
     subjects: dict[str, list[int]] = field(default_factory=dict)
     decisions: dict[int, bytes] = field(default_factory=dict)
-    quarantine: list[tuple[int, str, str, bytes, str]] = field(default_factory=list)
+    quarantine: dict[int, tuple[int, str, str, bytes, str]] = field(default_factory=dict)
+    next_aside: int = 1
     holder: MemoryStore | None = None
 
 
@@ -75,8 +88,9 @@ class MemoryStore:
     async def open_segment(self, rules: str, checkpoint: Plain) -> int:
         """Begin a journal segment; returns its number (1, 2, …)."""
         disk = self._held()
-        disk.segments.append((rules, _encode(checkpoint), len(disk.journal) + 1))
-        return len(disk.segments)
+        number = max(disk.segments) + 1
+        disk.segments[number] = (rules, _encode(checkpoint), disk.next_seq)
+        return number
 
     async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> None:
         """Write the batch, or raise `NotStored` with nothing written."""
@@ -97,11 +111,40 @@ class MemoryStore:
 
     async def quarantine(self, now: int, forge: str, delivery: str, body: bytes, error: str) -> None:
         """Keep what could not be handled."""
-        self._held().quarantine.append((now, forge, delivery, bytes(body), error))
+        disk = self._held()
+        disk.quarantine[disk.next_aside] = (now, forge, delivery, bytes(body), error)
+        disk.next_aside += 1
 
     async def quarantined(self) -> int:
         """Count what is in quarantine."""
         return len(self._held().quarantine)
+
+    async def set_aside(self, *, after: int = 0, limit: int = 100) -> list[SetAside]:
+        """Read what is in quarantine, oldest first."""
+        found = [
+            SetAside(seq, at, forge, delivery, len(body), error)
+            for seq, (at, forge, delivery, body, error) in self._held().quarantine.items()
+            if seq > after
+        ]
+        return found[: max(limit, 0)]
+
+    async def clear_quarantine(self, upto: int) -> int:
+        """Forget what is in quarantine up to and including that number."""
+        disk = self._held()
+        kept = {seq: one for seq, one in disk.quarantine.items() if seq > upto}
+        cleared = len(disk.quarantine) - len(kept)
+        disk.quarantine = kept
+        return cleared
+
+    async def prune(self, now: int, keep: Keep) -> Pruned:
+        """Do a bounded piece of tidying up: one segment a call, as a database does."""
+        return prune(self._held(), now, keep)
+
+    async def size(self) -> StoreSize:
+        """Measure what the disk holds."""
+        disk = self._held()
+        oldest = next((entry.now for entry in disk.journal.values()), None)
+        return StoreSize(used(disk), 0, None, oldest)
 
     async def decisions(
         self, *, after: int = 0, limit: int = 100, runner: str = "", outcome: str = "", newest: bool = False
@@ -127,23 +170,25 @@ class MemoryStore:
         numbers: Iterable[int] = (
             (seq for seq in disk.subjects.get(subject, []) if seq > after)
             if subject
-            else range(max(after, 0) + 1, len(disk.journal) + 1)
+            else range(max(after + 1, next(iter(disk.journal), 1)), disk.next_seq)
         )
         found: list[JournalEntry] = []
         for seq in numbers:
             if len(found) >= limit:
                 break
-            entry = disk.journal[seq - 1]
+            entry = disk.journal.get(seq)
+            if entry is None:  # a subject may live longer than its first entries
+                continue
             found.append(JournalEntry(seq, entry.segment, entry.now, _decode(entry.event), entry.commands))
         return found
 
     async def segment(self, number: int | None = None) -> Segment | None:
         """Return a segment's beginning, the newest one's without a number."""
         segments = self._held().segments
-        wanted = len(segments) if number is None else number
-        if not 0 < wanted <= len(segments):
+        wanted = max(segments) if number is None else number
+        if wanted <= 0 or wanted not in segments:
             return None
-        rules, checkpoint, first = segments[wanted - 1]
+        rules, checkpoint, first = segments[wanted]
         return Segment(wanted, rules, _decode(checkpoint), first)
 
     async def subjects_like(self, text: str, limit: int = 10) -> list[str]:
@@ -201,11 +246,72 @@ def _write(disk: MemoryDisk, batch: Batch, ready: _Ready, clock: tuple[int, str,
         else:
             disk.rows.setdefault(kind, {})[name] = row
     for step, event in zip(batch.steps, ready.events, strict=True):
-        disk.journal.append(_Entry(len(disk.segments), step.now, event, step.commands))
+        disk.journal[disk.next_seq] = _Entry(max(disk.segments), step.now, event, step.commands)
         for subject in dict.fromkeys(step.subjects):
-            disk.subjects.setdefault(subject, []).append(len(disk.journal))
+            disk.subjects.setdefault(subject, []).append(disk.next_seq)
+        disk.next_seq += 1
     disk.decisions.update(ready.decisions)
     disk.clock = clock
+
+
+def used(disk: MemoryDisk) -> int:
+    """Return the bytes of what is kept, names and numbers aside."""
+    return (
+        sum(len(row) for rows in disk.rows.values() for row in rows.values())
+        + sum(len(entry.event) for entry in disk.journal.values())
+        + sum(len(made) for made in disk.decisions.values())
+        + sum(len(checkpoint) for _, checkpoint, _ in disk.segments.values())
+        + sum(len(body) for _, _, _, body, _ in disk.quarantine.values())
+    )
+
+
+def prune(disk: MemoryDisk, now: int, keep: Keep) -> Pruned:
+    """Forget history past its time or size, one segment a call."""
+    cutoff = now - keep.age
+    numbers = sorted(disk.segments)
+    if len(numbers) > 1:
+        first, following = disk.segments[numbers[0]][2], disk.segments[numbers[1]][2]
+        last = disk.journal[following - 1].now if following > first else None
+        if last is None or last < cutoff or used(disk) > keep.size:
+            del disk.segments[numbers[0]]
+            for seq in range(first, following):
+                del disk.journal[seq]
+            return Pruned(segments=1, entries=following - first, more=True)
+    floor = disk.segments[numbers[0]][2]
+    for name in [name for name, found in disk.subjects.items() if found[-1] < floor]:
+        del disk.subjects[name]
+    oldest = next((entry.now for entry in disk.journal.values()), 0)
+    decisions = 0
+    for number in sorted(disk.decisions):
+        at = _decode(disk.decisions[number]).get("at")
+        if at is None or at >= oldest:
+            break
+        del disk.decisions[number]
+        decisions += 1
+    late = [seq for seq, one in disk.quarantine.items() if one[0] < cutoff]
+    for seq in late:
+        del disk.quarantine[seq]
+    return Pruned(decisions=decisions, quarantined=len(late), opened=_open_next(disk, now, keep))
+
+
+def _open_next(disk: MemoryDisk, now: int, keep: Keep) -> int:
+    number = max(disk.segments)
+    rules, _, first = disk.segments[number]
+    entries = disk.next_seq - first
+    rows = sum(len(found) for found in disk.rows.values())
+    if number == 0 or not entries or entries < max(keep.least_entries, rows):
+        return 0
+    if now - disk.journal[first].now < keep.segment_age and entries < keep.segment_entries:
+        return 0
+    rows_now = {
+        kind: {name: _decode(found[name]) for name in sorted(found)}
+        for kind, found in sorted(disk.rows.items())
+        if found
+    }
+    at = disk.journal[disk.next_seq - 1].now - 1
+    checkpoint = {"rules": rules, "at": at, "rows": rows_now}
+    disk.segments[number + 1] = (rules, _encode(checkpoint), disk.next_seq)
+    return number + 1
 
 
 def _fold(text: str) -> bytes:

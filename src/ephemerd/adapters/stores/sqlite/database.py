@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import sqlite3
 import string
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ ALPHABET = string.ascii_lowercase + string.digits
 STORE_ID_LENGTH = 8
 BUSY_SECONDS = 5.0  # a backup tool may hold the file for a moment
 CHECKED_MOST = 2 * 1024**3  # bytes; measured: 0.16 s for 100 MB, and a start should not take minutes
+CONVERTED_MOST = 256 * 1024**2  # bytes; rewriting it takes a second or two
 WAL_KEPT = 64 * 1024 * 1024  # bytes of write-ahead log that stay on disk after a burst
 
 
@@ -126,6 +128,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     version = migrate.check(connection, path, known)
     if version:
         _check_pages(connection, path)
+    _give_space_back(connection, path)
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != "wal":
         raise Broken(words.unusable(path, "no write-ahead log here; is it a network file system?"))
@@ -137,6 +140,16 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     migrate.apply(connection, version, known)
     name = "".join(secrets.choice(ALPHABET) for _ in range(STORE_ID_LENGTH))
     connection.execute("INSERT OR IGNORE INTO store (only, id) VALUES (1, ?)", (name,))
+
+
+def _give_space_back(connection: sqlite3.Connection, path: Path) -> None:
+    """Let the file shrink when history is forgotten. An older file is converted where that is quick."""
+    if connection.execute("PRAGMA auto_vacuum").fetchone()[0]:
+        return
+    size = path.stat().st_size
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # takes hold in an empty file, or with VACUUM
+    if 0 < size <= CONVERTED_MOST and shutil.disk_usage(path.parent).free > 3 * size:
+        connection.execute("VACUUM")
 
 
 def _check_pages(connection: sqlite3.Connection, path: Path) -> None:

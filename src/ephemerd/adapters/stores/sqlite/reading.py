@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ephemerd.adapters.stores.sqlite.wire import from_text
-from ephemerd.ports.store import DeliveryId, JournalEntry, Loaded, Plain, Segment
+from ephemerd.ports.store import DeliveryId, JournalEntry, Loaded, Plain, Segment, SetAside
 
 
 class BadRow(Exception):
@@ -51,6 +51,15 @@ def quarantined(connection: sqlite3.Connection) -> int:
     """Count what is in quarantine."""
     count: int = connection.execute("SELECT count(*) FROM quarantine").fetchone()[0]
     return count
+
+
+def set_aside(connection: sqlite3.Connection, after: int, limit: int) -> list[SetAside]:
+    """Read what is in quarantine, oldest first, without the bodies."""
+    found = connection.execute(
+        "SELECT seq, at, forge, delivery, length(body), error FROM quarantine WHERE seq > ? ORDER BY seq LIMIT ?",
+        (after, max(limit, 0)),
+    )
+    return [SetAside(*row) for row in found]
 
 
 def decisions(

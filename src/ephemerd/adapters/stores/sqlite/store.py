@@ -5,15 +5,27 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from ephemerd.adapters.stores.sqlite import reading, words, writing
+from ephemerd.adapters.stores.sqlite import pruning, reading, words, writing
 from ephemerd.adapters.stores.sqlite.database import Database, connect, explained, transaction
 from ephemerd.adapters.stores.sqlite.lane import Lane, Late, Overloaded
 from ephemerd.adapters.stores.sqlite.wire import to_text
 from ephemerd.ports.errors import Broken, NotStored
-from ephemerd.ports.store import Batch, DeliveryId, JournalEntry, Loaded, Plain, Segment
+from ephemerd.ports.store import (
+    Batch,
+    DeliveryId,
+    JournalEntry,
+    Keep,
+    Loaded,
+    Plain,
+    Pruned,
+    Segment,
+    SetAside,
+    StoreSize,
+)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -107,6 +119,31 @@ class SqliteStore:
     async def quarantined(self) -> int:
         """Count what is in quarantine."""
         return await self._read(reading.quarantined)
+
+    async def set_aside(self, *, after: int = 0, limit: int = 100) -> list[SetAside]:
+        """Read what is in quarantine, oldest first."""
+        return await self._read(lambda connection: reading.set_aside(connection, after, limit))
+
+    async def clear_quarantine(self, upto: int) -> int:
+        """Forget what is in quarantine up to and including that number; returns how many that were."""
+        return await self._write(
+            lambda: None,
+            lambda connection, _: (
+                connection.execute("DELETE FROM quarantine WHERE seq <= ?", (upto,)).rowcount
+            ),
+        )
+
+    async def prune(self, now: int, keep: Keep) -> Pruned:
+        """Do a bounded piece of tidying up, and give back some free pages where there was nothing to forget."""
+        done = await self._write(lambda: None, lambda connection, _: pruning.prune(connection, now, keep))
+        if done.more:
+            return done
+        more = await self._in(self._writer, lambda: pruning.vacuum(self._database.connection))
+        return replace(done, more=more)
+
+    async def size(self) -> StoreSize:
+        """Measure the file with its log, and what the disk has left."""
+        return await self._read(lambda connection: pruning.size(connection, self.path))
 
     async def decisions(
         self, *, after: int = 0, limit: int = 100, runner: str = "", outcome: str = "", newest: bool = False

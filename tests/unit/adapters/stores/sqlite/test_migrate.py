@@ -108,7 +108,7 @@ async def test_a_migration_that_fails_leaves_nothing_of_itself_and_keeps_what_ca
 
 
 async def test_the_schema_lets_an_old_segment_go(path):
-    """Pruning comes later; that a segment is a range of entries, found by its number, is promised now."""
+    """A segment is a range of entries, found by its number."""
     async with opened(lambda: SqliteStore(path)) as store:
         for segment in (1, 2):
             assert await store.open_segment("rules", {}) == segment
