@@ -11,20 +11,18 @@ import os
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from ephemerd.adapters.kit import names
 from ephemerd.adapters.runtimes.process.identity import ProcessId, Reference
 from ephemerd.adapters.runtimes.process.processes import (
-    Machine,
     Process,
     Program,
     Snapshot,
+    Table,
     Unreadable,
     Vanished,
 )
 from ephemerd.domain.verdict import Listing
-from ephemerd.domain.worker import base_name, is_hosted_worker, is_listener, is_worker
-
-# Programs that run a script: what counts then is the script's own name.
-SCRIPTED = ("python", "sh", "bash", "dash", "zsh", "ksh", "busybox", "ruby", "perl", "node")
+from ephemerd.domain.worker import is_listener, is_worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ def nothing(detail: str) -> Look:
 
 
 def belonging(
-    machine: Machine, snapshot: Snapshot, reference: Reference, in_cgroup: Collection[int]
+    machine: Table, snapshot: Snapshot, reference: Reference, in_cgroup: Collection[int]
 ) -> list[Process]:
     """Return the environment's processes in order of pid, parent and listener among them."""
     processes = snapshot.processes
@@ -97,18 +95,10 @@ def _add_descendants(processes: Iterable[Process], ours: set[int]) -> None:
 
 def names_worker(process: Process, program: Program) -> bool:
     """Say whether anything that a process is called by is the worker's name."""
-    first = program.argv[0] if program.argv else ""
-    if is_worker(process.comm) or is_worker(first) or is_worker(program.exe):
-        return True
-    if is_hosted_worker(first, program.argv[1:]) or is_hosted_worker(process.comm, program.argv[1:]):
-        return True
-    if base_name(first).startswith(SCRIPTED) or base_name(program.exe).startswith(SCRIPTED):
-        script = next((argument for argument in program.argv[1:] if not argument.startswith("-")), "")
-        return is_worker(script)
-    return False
+    return names.names_worker(process.comm, program.argv, program.exe)
 
 
-def look(machine: Machine, reference: Reference, in_cgroup: Collection[int]) -> Look:
+def look(machine: Table, reference: Reference, in_cgroup: Collection[int]) -> Look:
     """Look once; once more where a process went in between. Never raises."""
     try:
         return _look(machine, reference, in_cgroup)
@@ -121,7 +111,7 @@ def look(machine: Machine, reference: Reference, in_cgroup: Collection[int]) -> 
         return Look(Listing.PARTIAL, True, True, (), (), (), "processes come and go")
 
 
-def _look(machine: Machine, reference: Reference, in_cgroup: Collection[int]) -> Look:
+def _look(machine: Table, reference: Reference, in_cgroup: Collection[int]) -> Look:
     try:
         snapshot = machine.snapshot()
         if not snapshot.processes:
