@@ -347,12 +347,15 @@ async def test_a_removal_that_was_cut_off_is_finished_by_the_next_listing(lab: L
     await runtime.close()
     work = lab.options.work_dir
     (work / FIRST).rename(work / f".removing-{FIRST}-0")
+    (work / f".removing-{FIRST}-1").mkdir()  # the tag had gone already
+    (work / f".making-{FIRST}").mkdir()  # a start was cut off before there was a tag
+    cut_off = [work / f".removing-{FIRST}-0", work / f".removing-{FIRST}-1", work / f".making-{FIRST}"]
     (work / ".removing-foreign-0").mkdir()
     again = lab.runtime()
     assert await again.list("another") == []
-    assert (work / f".removing-{FIRST}-0").exists()
+    assert all(folder.exists() for folder in cut_off)
     assert await again.list(STORE) == []
-    await asyncio.to_thread(until, lambda: not (work / f".removing-{FIRST}-0").exists())
+    await asyncio.to_thread(until, lambda: not any(folder.exists() for folder in cut_off))
     assert (work / ".removing-foreign-0").exists()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from ephemerd.adapters.kit.evidence import Evidence
 from ephemerd.adapters.runtimes.process import cgroup
 from ephemerd.adapters.runtimes.process.identity import Place, Reference
-from ephemerd.adapters.runtimes.process.processes import Machine
+from ephemerd.adapters.runtimes.process.processes import Table
 from ephemerd.adapters.runtimes.process.tree import Look, look, nothing
 from ephemerd.domain.verdict import Files, Listing, ProbeReport
 
@@ -23,7 +23,7 @@ class Environment:
         self.group = group
         self.evidence = Evidence(place)
 
-    def look(self, machine: Machine) -> Look:
+    def look(self, machine: Table) -> Look:
         """Look at the processes. Blocks for some milliseconds; never raises."""
         try:
             if machine.boot() != self.reference.boot:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import marshal
+import os
 import subprocess
 import sys
 import time
@@ -22,7 +24,7 @@ from ephemerd.adapters.runtimes.process.options import (
     environment_of,
 )
 from ephemerd.adapters.runtimes.process.processes import Machine
-from ephemerd.adapters.runtimes.process.removal import remove_tree
+from ephemerd.adapters.runtimes.process.removal import making, put_aside, remove_tree
 from ephemerd.adapters.runtimes.process.roots import (
     LISTENER,
     Builder,
@@ -88,9 +90,8 @@ def start(machine: Machine, place: Place, options: ProcessOptions, order: StartO
     tag = Tag(order.store, order.runner, order.pool, time.time_ns() // 1_000_000)
     made = False
     try:
-        make_folder(place)
+        _make(place, tag)
         made = True
-        write_tag(place, tag)
         externals = options.application / "externals"
         share = externals.is_dir() and out_of_reach(externals.resolve(), account)
         build(place, options.application, account, Builder(account, machine.reflink, deadline), share=share)
@@ -104,6 +105,21 @@ def start(machine: Machine, place: Place, options: ProcessOptions, order: StartO
             undo(machine, place, tag)
         if isinstance(failure, OSError):
             raise Broken(f"the runner's folder {place.folder} could not be made: {failure}") from None
+        raise
+
+
+def _make(place: Place, tag: Tag) -> None:
+    """Make the folder with its tag in it, whole or not at all under its own name."""
+    if place.folder.exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(place.folder))
+    aside = Place(making(place.folder), place.log)
+    remove_tree(aside.folder)
+    try:
+        make_folder(aside)
+        write_tag(aside, tag)
+        aside.folder.rename(place.folder)
+    except BaseException:
+        remove_tree(aside.folder)
         raise
 
 
@@ -176,7 +192,7 @@ def undo(machine: Machine, place: Place, tag: Tag) -> None:
         for identity in left:
             machine.signal(identity, 9)
         time.sleep(0.02)
-    remove_tree(place.folder, last=place.state.name)
+    remove_tree(put_aside(place.folder), last=place.state.name)
     if group is not None:
         cgroup.remove(group)
     elif (made := cgroup.existing(tag.runner)) is not None:

@@ -70,8 +70,8 @@ class Handle(Protocol):
         ...
 
 
-class Machine(Protocol):
-    """One operating system's process table. Every call is quick and none waits for a process."""
+class Table(Protocol):
+    """What a look at an environment needs of a process table."""
 
     def boot(self) -> str:
         """Return what names this boot, the same until the machine is started anew."""
@@ -81,16 +81,20 @@ class Machine(Protocol):
         """List all processes; raise `OSError` where that is impossible."""
         ...
 
-    def find(self, pid: int) -> Process | None:
-        """Return one process, None where there is none."""
-        ...
-
     def program(self, process: Process) -> Program:
         """Return what a process runs; raise `Unreadable` or `Vanished`."""
         ...
 
     def marker(self, process: Process) -> str | None:
         """Return the runner that its environment names; None where it names none or cannot be read."""
+        ...
+
+
+class Machine(Table, Protocol):
+    """One operating system's process table. Every call is quick and none waits for a process."""
+
+    def find(self, pid: int) -> Process | None:
+        """Return one process, None where there is none."""
         ...
 
     def signal(self, target: ProcessId, number: int) -> bool:
@@ -131,6 +135,38 @@ class PollingHandle:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+class Still:
+    """A machine looked at for many environments at once: one listing serves them all.
+
+    Whatever was started before it was made is in the listing. What goes while it is looked at makes it list anew.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._listed: Snapshot | None = None
+        self._markers: dict[ProcessId, str | None] = {}
+
+    def boot(self) -> str:
+        return self._machine.boot()
+
+    def snapshot(self) -> Snapshot:
+        if self._listed is None:
+            self._listed = self._machine.snapshot()
+        return self._listed
+
+    def program(self, process: Process) -> Program:
+        try:
+            return self._machine.program(process)
+        except Vanished:
+            self._listed = None
+            raise
+
+    def marker(self, process: Process) -> str | None:
+        if process.id not in self._markers:
+            self._markers[process.id] = self._machine.marker(process)
+        return self._markers[process.id]
 
 
 def same(machine: Machine, target: ProcessId) -> Process | None:

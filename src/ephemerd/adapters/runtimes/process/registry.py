@@ -10,15 +10,15 @@ from ephemerd.adapters.runtimes.process.environment import Environment
 from ephemerd.adapters.runtimes.process.identity import Place, Reference, parse_reference, place_of
 from ephemerd.adapters.runtimes.process.launch import reference_of
 from ephemerd.adapters.runtimes.process.options import ProcessOptions
-from ephemerd.adapters.runtimes.process.processes import Machine, same
-from ephemerd.adapters.runtimes.process.state import read_exit, read_started, read_tag
+from ephemerd.adapters.runtimes.process.processes import Machine, Still, Table, same
+from ephemerd.adapters.runtimes.process.removal import runner_of
+from ephemerd.adapters.runtimes.process.state import Tag, read_exit, read_started, read_tag
 from ephemerd.adapters.runtimes.process.tree import Look
 from ephemerd.core.events import FoundEnvironment
-from ephemerd.domain.ids import RunnerId
+from ephemerd.domain.ids import RunnerId, is_ours
 from ephemerd.domain.verdict import Listing
 from ephemerd.ports.errors import Broken, Refused, RetryLater
 
-TRASH = ".removing-"
 # A daemon that died in the middle of a start left a parent that has yet to write its first file.
 NEWBORN = 5.0
 
@@ -90,7 +90,8 @@ class Registry:
     def tagged(self, store: str) -> list[tuple[Place, FoundEnvironment]]:
         """List everything that bears a store's tag; raise `RetryLater` where it cannot be listed whole.
 
-        Blocks for some milliseconds an environment.
+        What was started is read before the processes are, so that a young one is never taken for ended.
+        Blocks for a millisecond an environment.
         """
         found = []
         for work_dir, logs_dir in dict.fromkeys((o.work_dir, o.logs_dir) for o in self._options.values()):
@@ -101,15 +102,12 @@ class Registry:
                     continue
                 tag = read_tag(place)
                 if tag is not None and tag.store == store:
-                    found.append((place, self._describe(place)))
-        return found
+                    found.append((place, tag, reference_of(self._machine, place, tag)))
+        still = Still(self._machine)
+        return [(place, self._describe(still, place, tag, reference)) for place, tag, reference in found]
 
-    def _describe(self, place: Place) -> FoundEnvironment:
-        tag = read_tag(place)
-        if tag is None:
-            raise RetryLater(f"{place.folder} changed while it was read")
-        reference = reference_of(self._machine, place, tag)
-        look = self.add(reference, place).look(self._machine)
+    def _describe(self, table: Table, place: Place, tag: Tag, reference: Reference) -> FoundEnvironment:
+        look = self.add(reference, place).look(table)
         if look.listing is Listing.FAILED:
             raise RetryLater(f"the process list cannot be read: {look.detail}")
         return FoundEnvironment(
@@ -133,14 +131,14 @@ class Registry:
         except OSError:
             return True
 
-    def trash(self, store: str) -> list[Path]:
-        """Return folders of a store whose removal was begun and not finished."""
+    def trash(self, store: str) -> list[tuple[str, Path]]:
+        """Return the runners and folders of a store that were never made whole, or not removed whole."""
         found = []
         for work_dir in dict.fromkeys(options.work_dir for options in self._options.values()):
             for name in _names(work_dir):
-                runner = name.removeprefix(TRASH).rpartition("-")[0]
-                if name.startswith(TRASH) and _was_ours(work_dir / name, runner, store):
-                    found.append(work_dir / name)
+                runner = runner_of(name)
+                if runner is not None and _was_ours(work_dir / name, runner, store):
+                    found.append((runner, work_dir / name))
         return found
 
 
@@ -154,5 +152,8 @@ def _names(folder: Path) -> list[str]:
 
 
 def _was_ours(folder: Path, runner: str, store: str) -> bool:
+    """The name says it, also where the tag is not written yet, or gone already."""
+    if is_ours(runner, store):
+        return True
     tag = read_tag(Place(folder, folder), runner)
     return tag is not None and tag.store == store

@@ -12,6 +12,9 @@ import stat
 from pathlib import Path
 
 DEEPEST = 64
+MAKING, REMOVING = ".making-", ".removing-"
+"""What a folder is called before it is an environment, and from when on it is none any more: a daemon that dies in
+between leaves a name that says what to do with it."""
 OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -36,6 +39,30 @@ def remove_tree(folder: Path, last: str = "") -> list[str]:
         except OSError as error:
             sweep.stayed.append(f"{folder}: {error.strerror}")
     return sweep.stayed
+
+
+def making(folder: Path) -> Path:
+    """Return where a runner's folder is made before it gets its own name."""
+    return folder.with_name(MAKING + folder.name)
+
+
+def put_aside(folder: Path) -> Path:
+    """Rename a runner's folder: from here on it is no environment, however long its removal takes."""
+    for number in range(1000):
+        target = folder.with_name(f"{REMOVING}{folder.name}-{number}")
+        if not target.exists():
+            with contextlib.suppress(OSError):
+                return folder.rename(target)
+    return folder
+
+
+def runner_of(name: str) -> str | None:
+    """Return whose folder is being made or removed under a name; None where it is neither."""
+    if name.startswith(MAKING):
+        return name.removeprefix(MAKING)
+    if name.startswith(REMOVING):
+        return name.removeprefix(REMOVING).rpartition("-")[0]
+    return None
 
 
 class _Sweep:

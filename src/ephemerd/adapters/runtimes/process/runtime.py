@@ -12,14 +12,13 @@ from typing import TypeVar
 
 import structlog
 
-from ephemerd.adapters.runtimes.process import cgroup, ending, keep, launch
+from ephemerd.adapters.runtimes.process import cgroup, ending, keep, launch, removal
 from ephemerd.adapters.runtimes.process.environment import Environment, report
 from ephemerd.adapters.runtimes.process.follow import Follower
 from ephemerd.adapters.runtimes.process.identity import Reference
 from ephemerd.adapters.runtimes.process.options import ProcessOptions
 from ephemerd.adapters.runtimes.process.processes import Machine, this_machine
-from ephemerd.adapters.runtimes.process.registry import TRASH, Registry
-from ephemerd.adapters.runtimes.process.removal import remove_tree
+from ephemerd.adapters.runtimes.process.registry import Registry
 from ephemerd.adapters.runtimes.process.rounds import Rounds
 from ephemerd.adapters.runtimes.process.tree import Look
 from ephemerd.core.events import FoundEnvironment
@@ -129,8 +128,9 @@ class ProcessRuntime:
 
     async def list(self, store: str) -> list[FoundEnvironment]:
         found = await self._in(self._slow, lambda: self._registry.tagged(store))
-        for path in await self._in(self._slow, lambda: self._registry.trash(store)):
-            _ = self._remove(path)
+        for runner, path in await self._in(self._slow, lambda: self._registry.trash(store)):
+            if runner not in self._starting:
+                _ = self._remove(path)
         return [entry for _, entry in found if entry.runner not in self._starting]
 
     async def close(self) -> None:
@@ -247,22 +247,16 @@ class ProcessRuntime:
         self._registry.forget(environment)
         living = self._registry.living()
 
-        def put_aside() -> Path | None:
+        def take_away() -> Path | None:
             cgroup.remove(environment.group)
             if not place.folder.exists():
                 return None
             with contextlib.suppress(OSError):
                 keep.keep_diagnostics(place)
             keep.prune(place.log.parent, options.logs_keep, living)
-            # Renamed first: from here on the folder is no environment, however long its removal takes.
-            for number in range(1000):
-                target = place.folder.with_name(f"{TRASH}{runner}-{number}")
-                if not target.exists():
-                    with contextlib.suppress(OSError):
-                        return place.folder.rename(target)
-            return place.folder
+            return removal.put_aside(place.folder)
 
-        aside = await self._in(self._slow, put_aside)
+        aside = await self._in(self._slow, take_away)
         if aside is not None:
             await asyncio.wait((self._remove(aside),), timeout=REMOVAL)
 
@@ -272,7 +266,7 @@ class ProcessRuntime:
                 return
             self._trash.add(folder)
             try:
-                stayed = remove_tree(folder, last=".ephemerd")
+                stayed = removal.remove_tree(folder, last=".ephemerd")
                 if stayed:
                     log.warning(
                         "a runner's folder could not be removed", folder=str(folder), stayed=stayed[:5]

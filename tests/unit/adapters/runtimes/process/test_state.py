@@ -11,6 +11,7 @@ import pytest
 
 from ephemerd.adapters.runtimes.process.identity import Place, ProcessId, Reference, place_of
 from ephemerd.adapters.runtimes.process.options import ProcessOptions
+from ephemerd.adapters.runtimes.process.processes import Still, Vanished
 from ephemerd.adapters.runtimes.process.registry import Registry
 from ephemerd.adapters.runtimes.process.roots import make_folder
 from ephemerd.adapters.runtimes.process.state import (
@@ -234,11 +235,57 @@ def test_what_means_nothing(tmp_path):
         registry(tmp_path, FakeMachine()).place("../x", "linux")
 
 
-def test_half_removed_folders_of_the_store(tmp_path):
+def test_half_removed_and_half_made_folders_of_the_store(tmp_path):
+    """By their name, since a daemon may have died before the tag was written, or after it was removed; by their tag
+    where the name does not say whose they are."""
+    work = tmp_path / "work"
     place = made(tmp_path)
-    place.folder.rename(place.folder.with_name(".removing-eph-s-b-1-0"))
-    (tmp_path / "work" / ".removing-eph-s-b-2-0").mkdir()
+    place.folder.rename(work / ".removing-eph-s-b-1-0")
+    made(tmp_path, Tag("s", "another-name", "linux", 7)).folder.rename(work / ".removing-another-name-3")
+    for name in (
+        ".removing-eph-s-b-2-0",
+        ".making-eph-s-b-3",
+        ".making-eph-s2-b-4",
+        ".removing-foreign-0",
+        "eph-s-b-5",
+    ):
+        (work / name).mkdir()
     found = registry(tmp_path, FakeMachine())
-    assert [path.name for path in found.trash("s")] == [".removing-eph-s-b-1-0"]
-    assert found.trash("s2") == []
+    assert {runner: path.name for runner, path in found.trash("s")} == {
+        "another-name": ".removing-another-name-3",
+        "eph-s-b-1": ".removing-eph-s-b-1-0",
+        "eph-s-b-2": ".removing-eph-s-b-2-0",
+        "eph-s-b-3": ".making-eph-s-b-3",
+    }
+    assert [path.name for _, path in found.trash("s2")] == [".making-eph-s2-b-4"]
     assert found.tagged("s") == []
+
+
+class Counting(FakeMachine):
+    listings = 0
+
+    def snapshot(self):
+        self.listings += 1
+        return super().snapshot()
+
+
+def test_one_listing_of_the_processes_serves_all_environments(tmp_path):
+    for number in range(20):
+        made(tmp_path, Tag("s", f"eph-s-b-{number}", "linux", 7))
+    machine = Counting().idle()
+    assert len(registry(tmp_path, machine).tagged("s")) == 20
+    assert machine.listings == 1
+    assert sorted(machine.asked_markers) == sorted(machine.processes)
+
+
+def test_a_listing_in_which_something_went_is_made_anew():
+    machine = Counting().idle()
+    still = Still(machine)
+    first = still.snapshot()
+    machine.add(50, "sh")
+    assert still.snapshot() is first
+    machine.vanishing = {LISTENER.pid}
+    with pytest.raises(Vanished):
+        still.program(first.processes[LISTENER.pid])
+    assert 50 in still.snapshot().processes
+    assert machine.listings == 2
