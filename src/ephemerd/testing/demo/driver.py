@@ -55,10 +55,10 @@ async def play(options: DemoOptions, narrator: Narrator, curtain: Curtain) -> De
     async with stage:
         _introduce(stage, narrator)
         act, bursts = Act(stage, narrator), Bursts(stage, narrator)
-        looking = asyncio.create_task(_keep_looking(stage))
+        looking = asyncio.create_task(keep_looking(stage))
         try:
             await _both_parts(stage, act, bursts, narrator)
-            await _until_quiet(stage, narrator)
+            await until_quiet(stage, narrator)
         finally:
             looking.cancel()
         report = await _measure(stage, act, bursts, began, stop=not lingers)
@@ -109,18 +109,19 @@ async def _measure(stage: Stage, act: Act, bursts: Bursts, began: float, *, stop
     )
 
 
-async def _keep_looking(stage: Stage) -> None:
+async def keep_looking(stage: Stage) -> None:
+    """Remember the daemon's runners again and again: it forgets those that are gone."""
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
         await stage.daemon.look()
 
 
-async def _until_quiet(stage: Stage, narrator: Narrator) -> None:
-    """Wait until every job has ended and no runner is left, in the daemon's books and in the forge's: one whose
-    registration got no answer during an outage can be swept only after it."""
+async def until_quiet(stage: Stage, narrator: Narrator, within_s: float = QUIET_WITHIN_S) -> None:
+    """Wait, ``within_s`` at most, until every job has ended and no runner is left, in the daemon's books and in the
+    forge's: one whose registration got no answer during an outage can be swept only after it."""
     narrator.say("everything is queued; waiting for the last jobs to end")
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + QUIET_WITHIN_S
+    deadline = loop.time() + within_s
     while loop.time() < deadline and not await stage.forge.wait("jobs_ended", 10):
         state = await stage.forge.state()
         left = sum(1 for job in state["jobs"] if job["status"] != "completed")

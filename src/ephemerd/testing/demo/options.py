@@ -25,6 +25,7 @@ class DemoOptions:
     port         serve the daemon's API, metrics and health on this loopback port too, without a token
     folder       where everything is kept; a temporary one if None
     act          play the scripted act first
+    job_timeout_s  of the random jobs' pool, before it is scaled; none if None
     """
 
     jobs: int = 40
@@ -37,6 +38,7 @@ class DemoOptions:
     port: int | None = None
     folder: Path | None = None
     act: bool = True
+    job_timeout_s: float | None = None
 
 
 class DemoError(Exception):

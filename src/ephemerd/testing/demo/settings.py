@@ -96,7 +96,14 @@ def scaled_policy(factor: float) -> dict[str, str]:
 
 
 def config_text(
-    places: Places, weather: Weather, *, forge_url: str, repository: str, webhook_port: int, factor: float
+    places: Places,
+    weather: Weather,
+    *,
+    forge_url: str,
+    repository: str,
+    webhook_port: int,
+    factor: float,
+    job_timeout_s: float | None = None,
 ) -> str:
     """The configuration file. Slots are the weather's; the act's pool follows its runners' files only until
     they listen, so that the daemon has to live with what the forge tells it."""
@@ -121,6 +128,7 @@ def config_text(
             "runtime": "process",
             "max_concurrent": weather.slots,
             "surplus_grace": _duration(scale_seconds(SURPLUS_GRACE_S, factor)),
+            **_timeout(job_timeout_s, factor),
         },
         "runner": {
             "application": str(places.application),
@@ -148,6 +156,10 @@ def write_secret(path: Path, text: str) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text + "\n")
+
+
+def _timeout(seconds: float | None, factor: float) -> dict[str, str]:
+    return {} if seconds is None else {"job_timeout": _duration(scale_seconds(seconds, factor))}
 
 
 def _duration(seconds: float) -> str:

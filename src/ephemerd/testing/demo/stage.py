@@ -26,8 +26,11 @@ from ephemerd.testing.weather import Weather, load
 
 REPOSITORY = "acme/app"
 READY_WITHIN_S = 60.0
+READY_EVERY_S = 0.05
 STOP_WITHIN_S = 30.0
 EXIT_ENVIRONMENT = 5
+SERVICE_PORTS = range(10_240, 32_768)
+"""Below what Linux and macOS give to outgoing connections."""
 
 
 class Stage:
@@ -98,15 +101,28 @@ class Stage:
             repository=REPOSITORY,
             webhook_port=self.webhook_port,
             factor=options.time_scale,
+            job_timeout_s=options.job_timeout_s,
         )
         places.config.write_text(text, encoding="utf-8")
+        await self.spawn_daemon()
+        self.daemon = self._client()
+        self._clients.push_async_callback(self.daemon.close)
+        await self.daemon_ready()
+
+    def _client(self) -> Daemon:
+        return Daemon(self.places.socket)
+
+    async def spawn_daemon(self) -> None:
+        """Start the daemon with the configuration that is written; it is not ready yet."""
         open_api = ["--open-api", f"127.0.0.1:{self.open_port}"] if self.open_port else []
         self._daemon_process = await self._program(
-            "daemon", "--log-format", "json", "serve", "--config", str(places.config), *open_api
+            "daemon", "--log-format", "json", "serve", "--config", str(self.places.config), *open_api
         )
-        self.daemon = Daemon(places.socket)
-        self._clients.push_async_callback(self.daemon.close)
-        if not await until(self._daemon_is_ready, READY_WITHIN_S):
+
+    async def daemon_ready(self) -> None:
+        """Return once the daemon takes deliveries; raises :class:`DemoError` where it does not get so far."""
+        assert self._daemon_process is not None
+        if not await until(self._daemon_is_ready, READY_WITHIN_S, every=READY_EVERY_S):
             raise self._failed("daemon", self._daemon_process)
 
     async def _daemon_is_ready(self) -> bool:
@@ -144,6 +160,13 @@ class Stage:
     async def stop_daemon(self) -> int | None:
         """Stop the daemon as an init system would; returns its exit code."""
         return await _stop(self._daemon_process)
+
+    async def kill_daemon(self) -> None:
+        """End the daemon as a crash would: it alone, at once, with nothing said."""
+        assert self._daemon_process is not None
+        with contextlib.suppress(ProcessLookupError):
+            self._daemon_process.kill()
+        await self._daemon_process.wait()
 
     async def close(self) -> None:
         """Stop both programs, end what is left of the runners, close the clients. Safe to call twice."""
@@ -188,9 +211,11 @@ def _folder(wanted: Path | None) -> Path:
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
+    """A port that no connection gets by itself as its own end: nothing takes it while the daemon is away."""
+    while True:
+        port = secrets.choice(SERVICE_PORTS)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 async def _stop(process: asyncio.subprocess.Process | None) -> int | None:

@@ -1,0 +1,50 @@
+"""Kills the daemon at random instants of its life, by the seed, and starts it again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from ephemerd.testing.chaos.stage import ChaosStage
+from ephemerd.testing.demo.narrator import Narrator
+
+STARTING_S = (0.0, 1.2)
+"""From the start of the program, whether or not it came to anything: configuration, store, adoption."""
+YOUNG_S = (0.0, 0.6)
+"""From the moment when it takes deliveries: the first listings, probes and repairs."""
+WORKING_S = (0.5, 6.0)
+AWAY_S = (0.0, 1.5)
+SHARES = {"starting": 0.2, "young": 0.3, "working": 0.5}
+
+
+class Killer:
+    """Kills so often as asked. ``done`` is how often it did."""
+
+    def __init__(self, stage: ChaosStage, narrator: Narrator, *, kills: int, seed: int) -> None:
+        self.stage = stage
+        self.tell = narrator
+        self.kills = kills
+        self.done = 0
+        self._rng = random.Random(f"{seed}:kills")
+
+    async def run(self) -> None:
+        """Kill and start again; returns when the daemon is ready after the last kill."""
+        for number in range(self.kills):
+            # What has just been started is killed while it starts only from the second kill on.
+            await self._let_live(allow_starting=number > 0)
+            await self.stage.kill_daemon()
+            self.done += 1
+            if self.done % 10 == 0 or self.done == self.kills:
+                self.tell.say(f"the daemon was killed for the {self.done}. time", "act")
+            if self._rng.random() < 0.5:
+                await asyncio.sleep(self._rng.uniform(*AWAY_S))
+            await self.stage.spawn_daemon()
+        await self.stage.daemon_ready()
+
+    async def _let_live(self, *, allow_starting: bool) -> None:
+        [age] = self._rng.choices(list(SHARES), list(SHARES.values()))
+        if age == "starting" and allow_starting:
+            await asyncio.sleep(self._rng.uniform(*STARTING_S))
+            return
+        await self.stage.daemon_ready()
+        await asyncio.sleep(self._rng.uniform(*(YOUNG_S if age == "young" else WORKING_S)))
