@@ -10,13 +10,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ephemerd.app.executor import Executor
 from ephemerd.app.inbox import Inbox, Item
 from ephemerd.app.measure import Measure
 from ephemerd.app.recovery import Life, boot, recover
+from ephemerd.app.upkeep import Upkeep
 from ephemerd.app.writer import Group, Handled, Writer
-from ephemerd.core.events import Booted, ClockStepped, Woke
+from ephemerd.core.events import Booted, ClockStepped, Reconfigured, Woke
 from ephemerd.core.machine import Core
 from ephemerd.core.step import Note
 from ephemerd.domain.ids import RunnerId
@@ -24,7 +26,7 @@ from ephemerd.domain.pool import SECOND, Setup
 from ephemerd.domain.runner import FINAL, Runner
 from ephemerd.ports.forge import Forge
 from ephemerd.ports.runtime import Runtime
-from ephemerd.ports.store import Store
+from ephemerd.ports.store import Keep, Store
 from ephemerd.ports.system import Clock, Meter
 
 logger = logging.getLogger(__name__)
@@ -43,6 +45,7 @@ LONGEST_WAKE_PAUSE = 60 * SECOND
 STOP_BOUND = 25.0
 
 Watcher = Callable[[Handled], None]
+P = TypeVar("P")
 
 
 @dataclass(slots=True)
@@ -64,6 +67,8 @@ class Pulse:
     error        why the last commit failed; "" once one went through
     quarantined  events in quarantine
     reconciled   when the active jobs of each scope (as text) were last read completely
+    refused      what is wrong with the configuration that the last reload refused; "" where none was
+    needs_restart  keys that were changed in the file and hold only after a restart
     """
 
     started: int = 0
@@ -72,16 +77,31 @@ class Pulse:
     error: str = ""
     quarantined: int = 0
     reconciled: dict[str, int] = field(default_factory=dict)
+    refused: str = ""
+    needs_restart: tuple[str, ...] = ()
 
 
 class Daemon:
-    """One process life: `open`, then `run` until `stop`; ports are closed at the end, runners left running."""
+    """One process life: `open`, then `run` until `stop`; ports are closed at the end, runners left running.
 
-    def __init__(self, ports: Ports, setup: Setup, *, inbox: Inbox | None = None) -> None:
+    on_turn    called at each turn of the loop, which comes every `heartbeat` seconds at the latest
+    """
+
+    on_turn: Callable[[], None]
+    heartbeat: float
+
+    def __init__(
+        self, ports: Ports, setup: Setup, *, inbox: Inbox | None = None, keep: Keep | None = None
+    ) -> None:
         self.ports = ports
         self.setup = setup
         self.inbox = inbox or Inbox()
         self.pulse = Pulse()
+        self.on_turn = lambda: None
+        self.heartbeat = HEARTBEAT
+        self.upkeep = Upkeep(
+            ports.store, lambda: _each_once(*self.ports.runtimes.values()), ports.clock, keep or Keep()
+        )
         self._life: Life | None = None
         self._writer: Writer | None = None
         self._executor: Executor | None = None
@@ -151,6 +171,7 @@ class Daemon:
         the ports. Raises `Unbootable` where the core cannot begin with this store."""
         try:
             await self._group([])
+            self.upkeep.begin()
             # Looked at just before each rest: whatever settles it later wakes the rest.
             while not (self._stopping and self._settled()):
                 await self._rest()
@@ -181,6 +202,7 @@ class Daemon:
     async def _turn(self) -> None:
         now = self.ports.clock.now()
         self.pulse.heartbeat = now
+        self.on_turn()
         items = self.inbox.take(1 if self._one_by_one else GROUP)
         items += [Item(event, asyncio.get_running_loop().time()) for event in self._own_events(now)]
         if items or not self._booted_now():
@@ -216,10 +238,10 @@ class Daemon:
     def _nap(self) -> float:
         wake = self._next_wake()
         if wake is None or self._stopping:
-            return HEARTBEAT
+            return self.heartbeat
         seconds = (wake - self.ports.clock.now()) / SECOND
         least = LEAST_NAP if wake == self._woke_for else 0.0
-        return min(max(seconds, least), HEARTBEAT)
+        return min(max(seconds, least), self.heartbeat)
 
     async def _group(self, items: list[Item]) -> None:
         assert self._writer is not None
@@ -252,6 +274,8 @@ class Daemon:
         if isinstance(handled.item.event, Booted):
             self.pulse.epoch = self.executor.epoch = handled.item.event.epoch
             self._booted.set()
+        if isinstance(handled.item.event, Reconfigured):
+            self._reconfigured(handled.item.event.setup)
         for note in handled.step.notes:
             log_note(note)
         self._measure.take(handled, self.pulse.reconciled)
@@ -262,6 +286,14 @@ class Daemon:
                 self.executor.forget(RunnerId(key))
         self.executor.submit(handled.step.commands)
 
+    def _reconfigured(self, setup: Setup) -> None:
+        """A configuration is committed: from here on a life begins with it, and its pools are served."""
+        self.setup = setup
+        by_kind = {runtime.kind: runtime for runtime in self.ports.runtimes.values()}
+        fresh = {pool.name: by_kind[pool.runtime] for pool in setup.pools if pool.runtime in by_kind}
+        self.executor.reconfigure(setup, fresh)
+        self._measure.reconfigure({pool.name: pool.runtime for pool in setup.pools})
+
     def _settled(self) -> bool:
         return self.executor.running == 0 and (not len(self.inbox) or bool(self.pulse.error))
 
@@ -271,9 +303,11 @@ class Daemon:
             return
         self._stopping = True
         self.inbox.close()
+        await self.upkeep.close()
         if self._executor is not None:
             await self._executor.close()
-        for port in _each_once(*self.ports.runtimes.values(), *self.ports.forges.values(), self.ports.store):
+        ports: list[Runtime | Forge | Store] = [*self.ports.runtimes.values(), *self.ports.forges.values()]
+        for port in _each_once(*ports, self.ports.store):
             try:
                 await port.close()
             except Exception:
@@ -281,8 +315,8 @@ class Daemon:
         self._ended.set()
 
 
-def _each_once(*ports: Runtime | Forge | Store) -> list[Runtime | Forge | Store]:
-    once: list[Runtime | Forge | Store] = []
+def _each_once(*ports: P) -> list[P]:
+    once: list[P] = []
     for port in ports:
         if all(port is not other for other in once):
             once.append(port)

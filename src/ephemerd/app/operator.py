@@ -21,6 +21,7 @@ from ephemerd.core.events import (
 )
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.runner import FINAL, Decision, Rule, Runner, RunnerState
+from ephemerd.ports.errors import NotStored, PortError
 from ephemerd.ports.views import OrderView
 
 STORE_WAIT = 8.0
@@ -108,6 +109,16 @@ class Operator:
             )
         finally:
             end_watch()
+
+    async def clear_quarantine(self, upto: int) -> OrderView:
+        """Forget what is in quarantine up to and including that number; health recovers with the last one."""
+        store = self._daemon.ports.store
+        try:
+            cleared = await store.clear_quarantine(upto)
+            self._daemon.pulse.quarantined = await store.quarantined()
+        except (NotStored, PortError) as error:
+            raise NotTaken(f"the quarantine could not be cleared: {error}") from error
+        return OrderView("accepted", f"{cleared} event(s) were taken out of quarantine and forgotten")
 
     def _check(self, target: str, name: str) -> None:
         setup = self._daemon.setup

@@ -27,15 +27,19 @@ from ephemerd.ports.views import (
     JournalView,
     Page,
     PoolView,
+    QuarantineView,
     RateView,
     RunnerView,
     SegmentView,
     Snapshot,
     StatusView,
+    StorageView,
     StoryView,
 )
 
 MOST = 1000
+LITTLE = 200 * 1024**2
+"""Bytes left on the store's disk below which health warns: a burst of deliveries takes some tens of MiB."""
 SILENT_AFTER = round(4 * HEARTBEAT * SECOND)
 """ms without a turn of the loop after which it counts as stuck: a commit may well take seconds."""
 SEVERITY = ("ok", "degraded", "stuck")
@@ -59,7 +63,7 @@ class Queries:
         return HealthView(status, tuple(reasons))
 
     def _own_reasons(self, now: int) -> list[tuple[str, str]]:
-        pulse = self._daemon.pulse
+        daemon, pulse = self._daemon, self._daemon.pulse
         reasons = []
         if pulse.error:
             reasons.append(
@@ -70,14 +74,17 @@ class Queries:
             reasons.append(
                 ("stuck", f"the main loop has not turned for {silent // SECOND} s; restart the daemon")
             )
+        if pulse.refused:
+            refused = "the last reload was refused, and the configuration before it is in use"
+            reasons.append(("degraded", f"{refused}; mend it and reload: {pulse.refused}"))
         if pulse.quarantined:
             many = "1 event" if pulse.quarantined == 1 else f"{pulse.quarantined} events"
-            reasons.append(
-                (
-                    "degraded",
-                    f"{many} could not be handled and are kept in quarantine; report the error in the log",
-                )
-            )
+            todo = "`ephemerd store quarantine` shows them: report the error, then forget them with --clear"
+            reasons.append(("degraded", f"{many} could not be handled and are kept in quarantine; {todo}"))
+        size = daemon.upkeep.size
+        if size is not None and size.disk_free is not None and size.disk_free < LITTLE:
+            left = f"the disk of the store has {size.disk_free // 1024**2} MiB left"
+            reasons.append(("degraded", f"{left}; free space before deliveries have to be refused"))
         return reasons
 
     def ready(self) -> bool:
@@ -118,7 +125,22 @@ class Queries:
             reconciled=dict(pulse.reconciled),
             heartbeat=pulse.heartbeat,
             rates=self._rates(),
+            needs_restart=pulse.needs_restart,
+            storage=self._storage(),
         )
+
+    def _storage(self) -> StorageView | None:
+        size = self._daemon.upkeep.size
+        if size is None:
+            return None
+        return StorageView(size.total, size.reusable, size.disk_free, size.oldest)
+
+    def line(self) -> str:
+        """The daemon in one line, for the service manager. Cheap."""
+        index, health = self._daemon.core.state.index, self.health()
+        held, queued = sum(index.held.values()), index.by_status.get(JobStatus.QUEUED.value, 0)
+        line = f"{health.status}: {held} runners, {len(index.running)} jobs running, {queued} waiting"
+        return f"{line}; {health.reasons[0]}" if health.reasons else line
 
     def snapshot(self) -> Snapshot:
         """Everything that metrics show."""
@@ -239,6 +261,15 @@ class Queries:
         """A journal segment's beginning, the newest one's without a number; None where there is none."""
         found = await self._daemon.ports.store.segment(number)
         return render.segment(found) if found is not None else None
+
+    async def quarantine(self, *, after: int = 0, limit: int = 100) -> Page:
+        """What could not be handled, oldest first, by its number."""
+        limit = clamp(limit)
+        found = await self._daemon.ports.store.set_aside(after=after, limit=limit)
+        items = tuple(
+            QuarantineView(one.seq, one.at, one.forge, one.delivery, one.size, one.error) for one in found
+        )
+        return Page(items, str(items[-1].seq) if len(items) == limit else None)
 
     async def story(self, subject: str) -> StoryView | None:
         """The whole story of a runner or job; None where nothing is known of it."""

@@ -22,13 +22,15 @@ from ephemerd.config.types import (
     OptionalDuration,
     OptionalListen,
     PositiveCount,
+    PositiveDuration,
     Scopes,
     ScopeText,
     Section,
     Share,
+    Size,
     StoreUrl,
 )
-from ephemerd.domain.pool import MINUTE, SECOND, Policy
+from ephemerd.domain.pool import DAY, MINUTE, SECOND, Policy
 
 File = Annotated[Path, Kind("path")]
 SecretFile = Annotated[Path, Kind('path or "credential:NAME"')]
@@ -191,6 +193,34 @@ class ServerSettings(Section):
     store: StoreUrl | None = Field(
         None, description="The database; default: state.db in the state folder. One daemon a store."
     )
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], Kind("level")] = Field(
+        "info",
+        description="Least level of log lines: debug, info, warning or error; --log-level goes before it.",
+    )
+    loop_limit: OptionalDuration = Field(
+        2 * MINUTE,
+        description="How long the main loop may stand still before the daemon ends itself with code 9, to be "
+        "started again by the service manager. Runners live on. At least 1m.",
+    )
+
+
+class RetentionSettings(Section):
+    """`[retention]`: how much history is kept. What the daemon still needs is never removed."""
+
+    history: PositiveDuration = Field(
+        14 * DAY,
+        description="For how long journal and decisions are kept, by whole segments of a day or less; and what "
+        "is in quarantine. Delivery ids are kept for 8 days in any case.",
+    )
+    store_size: Size = Field(
+        2 * 1024**3,
+        description="Beyond this size of the store its oldest history goes, whatever its age. The open segment "
+        "stays.",
+    )
+    logs: PositiveDuration = Field(
+        14 * DAY, description="For how long the logs of runners that are over are kept; 1000 of them at most."
+    )
+    logs_size: Size = Field(2 * 1024**3, description="Beyond this size of all those logs the oldest go.")
 
 
 class Settings(Section):
@@ -201,4 +231,5 @@ class Settings(Section):
     pools: dict[Name, PoolSettings] = {}
     runner: RunnerSettings = RunnerSettings()
     policy: PolicySettings = PolicySettings()
+    retention: RetentionSettings = RetentionSettings()
     server: ServerSettings = ServerSettings()

@@ -9,9 +9,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from ephemerd.config.units import (
     format_duration,
+    format_size,
     listen_address,
     parse_duration,
     parse_optional_duration,
+    parse_size,
     store_path,
 )
 from ephemerd.domain.labels import normalise, usable
@@ -93,6 +95,12 @@ OptionalDuration = Annotated[
     BeforeValidator(parse_optional_duration),
     PlainSerializer(format_duration, return_type=str),
     Kind('duration or "none"'),
+]
+Size = Annotated[
+    int,
+    BeforeValidator(parse_size),
+    PlainSerializer(format_size, return_type=str),
+    Kind("size"),
 ]
 Count = Annotated[int, Field(ge=0), Kind("number")]
 PositiveCount = Annotated[int, Field(ge=1), Kind("number")]

@@ -72,6 +72,10 @@ class Runtime(Protocol):
         """List every environment that bears this store's id, ended ones included."""
         ...
 
+    async def tidy(self) -> None:
+        """Remove what is kept of ended runners (logs, diagnostics) beyond its configured age and size."""
+        ...
+
     async def close(self) -> None:
         """Stop following; end nothing."""
         ...

@@ -236,8 +236,68 @@ class OrderView:
 
 
 @dataclass(frozen=True, slots=True)
+class FindingView:
+    """One thing that is wrong with a configuration: `level` is `error` or `warning`, `code` the exit code."""
+
+    level: str
+    code: int
+    where: str
+    what: str
+    todo: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeView:
+    """One key that differs after a reload, values as TOML has them; not `applied` means: at the next start."""
+
+    key: str
+    before: str
+    after: str
+    applied: bool
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadView:
+    """The answer to a reload: `outcome` is `applied`, `unchanged` or `refused` (the old one stays in use)."""
+
+    outcome: str
+    detail: str
+    changes: tuple[ChangeView, ...] = ()
+    findings: tuple[FindingView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StorageView:
+    """What the store takes as last measured, in bytes: in all, of that free for use again, left on its disk
+    (None where unknown). `oldest` is when its oldest journal entry was made, None where there is none."""
+
+    total: int
+    reusable: int
+    disk_free: int | None
+    oldest: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineView:
+    """One event that could not be handled: the delivery that brought it (empty for one of our own ports), the
+    bytes that are kept, and why."""
+
+    seq: int
+    at: int
+    forge: str
+    delivery: str
+    size: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class StatusView:
-    """The daemon at one moment. `jobs` and `runners` count by status and state, each value present."""
+    """The daemon at one moment. `jobs` and `runners` count by status and state, each value present.
+
+    `needs_restart` holds the keys of the configuration file that hold only from the next start on. `storage` is
+    None until it was measured.
+    """
 
     version: str
     store: str
@@ -263,6 +323,8 @@ class StatusView:
     reconciled: dict[str, int]
     heartbeat: int
     rates: tuple[RateView, ...]
+    needs_restart: tuple[str, ...] = ()
+    storage: StorageView | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute, Route
 
 from ephemerd.app.operator import Operator
 from ephemerd.app.queries import Queries
+from ephemerd.app.reload import Reloader
 from ephemerd.web.answers import json_answer, problem
 from ephemerd.web.health import health_routes
 from ephemerd.web.orders import order_routes
@@ -27,11 +28,19 @@ MetricsText = Callable[[str], tuple[bytes, str]]
 """Takes the request's Accept header; returns the metrics and their content type."""
 
 
-def api_app(queries: Queries, operator: Operator, metrics: MetricsText, *, orders: bool = True) -> Starlette:
-    """Build the API. Without `orders` it only reads: for a port that others on this machine can open."""
+def api_app(
+    queries: Queries,
+    operator: Operator,
+    metrics: MetricsText,
+    *,
+    orders: bool = True,
+    reloader: Reloader | None = None,
+) -> Starlette:
+    """Build the API. Without `orders` it only reads: for a port that others on this machine can open. Without
+    a `reloader` the configuration cannot be read again."""
     routes: list[BaseRoute] = [*health_routes(queries), metrics_route(metrics), *view_routes(queries)]
     if orders:
-        routes += order_routes(operator)
+        routes += order_routes(operator, reloader)
     handlers: Any = {HTTPException: _http_problem, Exception: _unforeseen}
     return Starlette(routes=routes, exception_handlers=handlers)
 
@@ -68,6 +77,7 @@ def view_routes(queries: Queries) -> list[Route]:
         Route(f"{prefix}/decisions", views.decisions),
         Route(f"{prefix}/journal", views.journal),
         Route(f"{prefix}/segments/{{number}}", views.segment),
+        Route(f"{prefix}/quarantine", views.quarantine),
     ]
 
 
@@ -139,6 +149,13 @@ class Views:
                 subject=request.query_params.get("subject", ""),
                 after=int(_number(request, "after", "0")),
                 limit=int(_number(request, "limit", "100")),
+            )
+        )
+
+    async def quarantine(self, request: Request) -> Response:
+        return json_answer(
+            await self._queries.quarantine(
+                after=int(_number(request, "after", "0")), limit=int(_number(request, "limit", "100"))
             )
         )
 

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ephemerd.app.operator import TARGETS, NotTaken, Operator, Unknown
+from ephemerd.app.reload import Reloader
 from ephemerd.ports.views import OrderView
 from ephemerd.web.answers import json_answer, problem
 
@@ -46,11 +47,22 @@ class SweepBody(msgspec.Struct, forbid_unknown_fields=True):
     who: str = ""
 
 
+class ReloadBody(msgspec.Struct, forbid_unknown_fields=True):
+    who: str = ""
+
+
+class ClearBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of clearing the quarantine: `upto` is the number of the last event to forget."""
+
+    upto: int
+
+
 class Orders:
     """The endpoints: 200 accepted, 202 not decided yet, 400, 404 unknown, 409 vetoed, 503 not stored."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: Operator, reloader: Reloader | None = None) -> None:
         self._operator = operator
+        self._reloader = reloader
 
     async def cordon(self, request: Request) -> Response:
         body = await _targeted(request)
@@ -72,6 +84,23 @@ class Orders:
         await _read(request, SweepBody)
         return await _answer(self._operator.sweep())
 
+    async def clear_quarantine(self, request: Request) -> Response:
+        body = await _read(request, ClearBody)
+        if not 0 < body.upto < 2**63:
+            raise HTTPException(400, "upto must be the number of an event in quarantine")
+        return await _answer(self._operator.clear_quarantine(body.upto))
+
+    async def reload(self, request: Request) -> Response:
+        """200 applied or unchanged; 409 refused: the configuration before it stays in use."""
+        body = await _read(request, ReloadBody)
+        if self._reloader is None:
+            return problem(404, "this daemon was not started from a configuration that can be read again")
+        try:
+            view = await self._reloader.reload(_who(body.who))
+        except NotTaken as error:
+            return problem(503, str(error), headers={"retry-after": "5"})
+        return json_answer(view, 409 if view.outcome == "refused" else 200)
+
     async def kill(self, request: Request) -> Response:
         body = await _read(request, KillBody)
         if not body.reason.strip():
@@ -82,9 +111,9 @@ class Orders:
         return await _answer(order)
 
 
-def order_routes(operator: Operator) -> list[Route]:
+def order_routes(operator: Operator, reloader: Reloader | None = None) -> list[Route]:
     """Build the routes that change something."""
-    orders = Orders(operator)
+    orders = Orders(operator, reloader)
     prefix = "/api/v1"
 
     def post(path: str, endpoint: Endpoint) -> Route:
@@ -95,7 +124,9 @@ def order_routes(operator: Operator) -> list[Route]:
         post("/uncordon", orders.uncordon),
         post("/drain", orders.drain),
         post("/sweep", orders.sweep),
+        post("/reload", orders.reload),
         post("/runners/{id}/kill", orders.kill),
+        post("/quarantine/clear", orders.clear_quarantine),
     ]
 
 

@@ -118,7 +118,7 @@ class FakeStore:
     gate: asyncio.Event | None = None
     pruned: list[tuple[int, Keep]] = field(default_factory=list)
     to_prune: list[Pruned] = field(default_factory=list)
-    measured: StoreSize = StoreSize(4096, 0, 10**12, None)
+    measured: StoreSize = field(default_factory=lambda: StoreSize(4096, 0, 10**12, None))
 
     async def open(self) -> None:
         self.closed = False
@@ -365,6 +365,9 @@ class FakeRuntime:
     async def list(self, store: str) -> list[FoundEnvironment]:
         answer: list[FoundEnvironment] = await self._answer("list", self.listed, store)
         return answer
+
+    async def tidy(self) -> None:
+        await self._answer("tidy", None)
 
     async def close(self) -> None:
         self.closed = True

@@ -52,6 +52,7 @@ class SnapshotCollector(Collector):
         yield from _counters(snapshot)
         yield from _things(snapshot)
         yield from _daemon(snapshot)
+        yield from _storage(snapshot)
         yield from _rates(snapshot)
 
 
@@ -148,6 +149,21 @@ def _daemon(snapshot: Snapshot) -> Iterator[Metric]:
     build = InfoMetricFamily(f"{PREFIX}_build", "The program.")
     build.add_metric((), {"version": status.version, "store": status.store})
     yield build
+
+
+def _storage(snapshot: Snapshot) -> Iterator[Metric]:
+    """The store as last measured; nothing until then."""
+    storage = snapshot.status.storage
+    if storage is None:
+        return
+    yield _single("store_size_bytes", "The store on disk, its log included.", storage.total)
+    yield _single("store_reusable_bytes", "Of that, free for use again.", storage.reusable)
+    if storage.disk_free is not None:
+        yield _single("store_disk_free_bytes", "Left on the store's disk.", storage.disk_free)
+    if storage.oldest is not None:
+        yield _single(
+            "journal_oldest_timestamp_seconds", "Oldest journal entry, shell clock.", storage.oldest / 1000
+        )
 
 
 def _rates(snapshot: Snapshot) -> Iterator[Metric]:

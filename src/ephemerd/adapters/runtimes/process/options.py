@@ -31,6 +31,8 @@ class ProcessOptions:
     kill_wait      from killing to giving up
     start_wait     for making the folder and starting the parent
     logs_keep      how many runners' logs are kept in `logs_dir`
+    logs_age       for how long, since they were last written
+    logs_size      how many bytes of them all pools may keep together
     """
 
     application: Path
@@ -45,6 +47,8 @@ class ProcessOptions:
     probe_timeout: float = 10.0
     start_wait: float = 60.0
     logs_keep: int = 1000
+    logs_age: float = 14 * 86_400.0
+    logs_size: int = 2 * 1024**3
 
 
 @dataclass(frozen=True, slots=True)

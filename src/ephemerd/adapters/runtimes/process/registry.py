@@ -31,6 +31,10 @@ class Registry:
         self._machine = machine
         self._known: dict[str, Environment] = {}
 
+    def reconfigure(self, options: Mapping[str, ProcessOptions]) -> None:
+        """Know these settings from now on; a pool that is not among them stays known, for its runners."""
+        self._options = {**self._options, **options}  # a new one: threads may be reading the old one
+
     def options(self, pool: str) -> ProcessOptions:
         """Return a pool's settings; raise `Broken` for a pool without any."""
         try:
@@ -86,6 +90,10 @@ class Registry:
 
     def living(self) -> frozenset[str]:
         return frozenset(self._known)
+
+    def logs(self) -> dict[Path, ProcessOptions]:
+        """Return each folder of logs once, with the settings of a pool that keeps its logs there."""
+        return {options.logs_dir: options for options in self._options.values()}
 
     def tagged(self, store: str) -> list[tuple[Place, FoundEnvironment]]:
         """List everything that bears a store's tag; raise `RetryLater` where it cannot be listed whole.

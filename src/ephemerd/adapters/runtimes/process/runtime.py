@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -71,6 +72,10 @@ class ProcessRuntime:
     def attach(self, sink: RuntimeSink) -> None:
         self._sink = sink
 
+    def reconfigure(self, options: Mapping[str, ProcessOptions]) -> None:
+        """Start runners by these settings from now on; `work_dir` and `logs_dir` have to be as before."""
+        self._registry.reconfigure(options)
+
     async def start(self, order: StartOrder) -> str:
         options = self._registry.options(order.pool)
         place = self._registry.place(order.runner, order.pool)
@@ -132,6 +137,15 @@ class ProcessRuntime:
             if runner not in self._starting:
                 _ = self._remove(path)
         return [entry for _, entry in found if entry.runner not in self._starting]
+
+    async def tidy(self) -> None:
+        living = self._registry.living() | self._starting
+
+        def tidy() -> None:
+            for folder, options in self._registry.logs().items():
+                keep.tidy(folder, living, age=options.logs_age, size=options.logs_size, now=time.time())
+
+        await self._in(self._slow, tidy)
 
     async def close(self) -> None:
         followers = list(self._followers.values())

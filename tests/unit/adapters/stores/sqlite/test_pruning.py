@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from ephemerd.adapters.stores.sqlite import SqliteStore, database, pruning
-from ephemerd.ports.store import DeliveryId, Keep
+from ephemerd.ports.store import DeliveryId, Keep, Store
 from ephemerd.testing.contracts.store import DAY, NOW, batch, made_at, opened, step, tidied
 
 YOUNG = Keep(age=DAY, segment_age=900 * DAY)
@@ -19,7 +19,7 @@ def path(tmp_path):
     return tmp_path / "state.db"
 
 
-async def filled(store: SqliteStore, segments: int, entries: int, text: str = "") -> None:
+async def filled(store: Store, segments: int, entries: int, text: str = "") -> None:
     """A segment a day with so many entries, each with a decision and a subject of its own."""
     for day in range(segments):
         await store.open_segment("rules", {})
