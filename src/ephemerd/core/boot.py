@@ -38,6 +38,7 @@ def on_booted(t: Turn, event: Booted) -> None:
             jobs_listed=None,
             registrations_listed=None,
             silent=None,
+            why="",
             next_try=0,
             denied_until=0,
         )

@@ -114,6 +114,8 @@ def on_flag(t: Turn, row: Runner, event: RunnerLookedUp) -> None:
             row = signs.soft(t, row)
         _rule(t, row, run, Verdict.BUSY, Via.FORGE)
         return
+    if event.busy is False:
+        verdicts.doubt_flag(t, row)
     never_connected = run.rule is Rule.UNBORN and event.connected is False
     pool = t.state.pool(row.pool)
     age = age_of(Verdict.UNKNOWN, row, t.now)
@@ -173,6 +175,15 @@ def _fence(t: Turn, row: Runner, run: GateRun) -> None:
         _settle(t, row, replace(run, fence="none"))
     elif row.fence.accepted is not None:
         _settle(t, row, replace(run, fence="accepted"))
+    elif row.fence.missing_again is not None and not _may_be_missing(row, run) and not _forced(row):
+        _veto(
+            t,
+            row,
+            run,
+            run.first,
+            Via.FENCE,
+            "held: its registration was not found twice; asking proves no more",
+        )
     elif t.now < row.fence.retry or not scopes.may_call(t, row.scope):
         if _forced(row):
             _settle(t, row, replace(run, fence="not asked"))
@@ -265,13 +276,18 @@ def _not_found(t: Turn, row: Runner, run: GateRun) -> None:
     It counts only where the scope answered within a minute, and only with what else proves an end. That a
     delivery called the job completed is not enough: it may tell of a job that the runner had before.
     """
-    over = run.ended or row.over_via in ("log", "read")
-    over_and_gone = over and row.fence.missing_again is not None
-    counts = scopes.answered_lately(t, row.scope) and (run.escape or run.rule is Rule.SPENT or over_and_gone)
+    counts = scopes.answered_lately(t, row.scope) and _may_be_missing(row, run)
     if counts or _forced(row):
         _settle(t, row, replace(run, fence="not found"))
     else:
         _veto(t, row, run, run.first, Via.FENCE, "held: the registration is not found, which proves nothing")
+
+
+def _may_be_missing(row: Runner, run: GateRun) -> bool:
+    """Say whether "not found" could let the run go on; where it could not, one more DELETE is for nothing."""
+    over = run.ended or row.over_via in ("log", "read")
+    over_and_gone = over and row.fence.missing_again is not None
+    return run.escape or run.rule is Rule.SPENT or over_and_gone
 
 
 def _settle(t: Turn, row: Runner, run: GateRun) -> None:
@@ -440,6 +456,15 @@ def clean_up(t: Turn, row: Runner) -> None:
     if row.cleanup and row.environment is not None and row.state is RunnerState.GONE:
         t.change_runner(row, vetoed_until=t.now + CLEAN_AGAIN)
         t.send(Destroy(_ended_permit(t, row, "listener and worker have exited"), row.pool))
+
+
+def clean_up_abandoned(t: Turn, row: Runner) -> None:
+    """Listener and worker of an abandoned environment have ended at last, and processes of the job have not:
+    end them. It stays abandoned until they are gone; each listing that finds it tries again."""
+    t.put_runner(row)
+    t.send(
+        Destroy(_ended_permit(t, row, "listener and worker have exited, other processes have not"), row.pool)
+    )
 
 
 def _ended_permit(t: Turn, row: Runner, detail: str) -> Permit:

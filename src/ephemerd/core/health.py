@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ephemerd.core.index import Group
+from ephemerd.core.spans import span
 from ephemerd.core.state import State
 from ephemerd.core.validate import slot_difference
 from ephemerd.core.waiting import not_served
@@ -94,11 +95,15 @@ def _scopes(state: State, now: int) -> Iterator[str]:
         if not state.uses(row.scope):
             continue
         if row.denied:
-            yield f"{name} refuses our credential ({row.denied}): renew the token or its permissions."
+            yield (
+                f"{name} refuses our credential ({row.denied}): renew the token or its permissions, or "
+                "correct the scope. Nothing is destroyed meanwhile."
+            )
         elif row.silent is not None:
             yield (
-                f"{name} has given no answer for {(now - row.silent) // 1000} s: nothing is destroyed "
-                "meanwhile; check the network and the forge's status page."
+                f"{name} has given no answer for {span(now - row.silent)} ({row.why}): nothing is "
+                "destroyed meanwhile, and work resumes by itself. Check the network, the forge's url and "
+                "its status page."
             )
         elif row.limited_until > now:
             yield f"{name} limits our requests for another {(row.limited_until - now) // 1000} s: just wait."
@@ -110,8 +115,8 @@ def _pools(state: State) -> Iterator[str]:
             yield f"Pool {name} could not make its last {row.failures} runner(s): {row.why}"
         if row.configured and row.exits >= state.policy.alarm_after_exits:
             yield (
-                f"Pool {name}: {row.exits} runners in a row ended without a job; run "
-                "`ephemerd explain` for one of them and look at its log."
+                f"Pool {name}: {row.exits} runners in a row ended without a job, the last with {row.left}. "
+                "Run `ephemerd explain` for one of them and look at its log."
             )
 
 

@@ -143,7 +143,7 @@ def _bind(t: Turn, job: Job, report: JobReport, told: Told) -> None:
     if report.status not in (ForgeStatus.IN_PROGRESS, ForgeStatus.COMPLETED):
         return
     job = t.state.jobs[job.key]
-    found = find_runner(t, report)
+    found = find_runner(t, report) or _known_to_have(t, job, report)
     if report.runner_name is not None and job.runner != report.runner_name:
         job = t.change_job(job, runner=report.runner_name)
     if found is None:
@@ -151,6 +151,20 @@ def _bind(t: Turn, job: Job, report: JobReport, told: Told) -> None:
     if job.ours != found.id:
         job = t.change_job(job, ours=found.id)
     signs.named(t, found, job, over=report.status is ForgeStatus.COMPLETED, told=told)
+
+
+def _known_to_have(t: Turn, job: Job, report: JobReport) -> Runner | None:
+    """A job can be called completed without naming anybody. Where an earlier report named our runner for it,
+    and that one has had no other job since, its job is over."""
+    if (
+        report.status is not ForgeStatus.COMPLETED
+        or report.runner_name
+        or report.runner_id
+        or job.ours is None
+    ):
+        return None
+    row = t.state.runners.get(job.ours)
+    return row if row is not None and row.job == job.key else None
 
 
 def ask(t: Turn, job: Job, why: str, pool: str = "") -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ephemerd.core import backoff, gate, scopes, signs
+from ephemerd.core import backoff, gate, scopes, signs, verdicts
 from ephemerd.core.commands import LookUpName, LookUpRunner, StartRunner
 from ephemerd.core.events import (
     DestroyFailed,
@@ -19,6 +19,7 @@ from ephemerd.core.evolve import replace
 from ephemerd.core.transitions import move_runner
 from ephemerd.core.turn import Turn
 from ephemerd.domain.errors import Fault, Remedy
+from ephemerd.domain.exits import in_words
 from ephemerd.domain.runner import FINAL, GatePhase, Rule, Runner, RunnerState
 
 ASK_AGAIN = 60_000
@@ -115,25 +116,29 @@ def on_exited(t: Turn, event: EnvironmentExited) -> None:
     row = t.runner(event.runner)
     if row is None or row.state is RunnerState.GONE:
         return
+    before = row
     row = replace(row, exit_code=event.code, gate=None)
     ended_unasked = row.state is not RunnerState.RETIRING and row.fence.accepted is None
     if row.hard is None and row.leak is None and ended_unasked:
         _without_a_job(t, row)
-    row = replace(
-        row,
-        unregister=row.registration is not None and row.hard is None and row.fence.accepted is None,
-        cleanup=True,
-    )
-    if (
-        event.leftovers > 0
-        and row.environment is not None
-        and row.state is not RunnerState.RETIRING
-        and row.state is not RunnerState.ABANDONED
-    ):
-        gate.end_leftovers(t, row, f"{event.leftovers} process(es) left")
+    row = replace(row, unregister=_still_registered(row), cleanup=True)
+    if event.leftovers > 0 and row.environment is not None:
+        _left_behind(t, row, before, event.leftovers)
         return
     ended = end(t, row, row.ending or f"ended by itself with code {event.code}")
     gate.clean_up(t, ended)
+
+
+def _left_behind(t: Turn, row: Runner, before: Runner, count: int) -> None:
+    """Processes of the job live on. The slot is held until they are gone, or are abandoned."""
+    run = before.gate
+    destroying = before.cleanup or (run is not None and run.phase is GatePhase.DESTROYING)
+    if row.state is RunnerState.RETIRING and destroying:
+        t.put_runner(replace(row, gate=run))  # the answer to what is under way tells of them, too
+    elif row.state is RunnerState.ABANDONED:
+        gate.clean_up_abandoned(t, row)
+    else:
+        gate.end_leftovers(t, row, f"{count} process(es) left")
 
 
 def _without_a_job(t: Turn, row: Runner) -> None:
@@ -144,7 +149,13 @@ def _without_a_job(t: Turn, row: Runner) -> None:
     if exits > 1:
         wait = backoff.delay(t.policy.backoff, exits - 1, t.policy.jitter, f"{row.pool}:exit:{row.order}")
     t.put_pool(
-        replace(pool, exits=exits, not_before=max(pool.not_before, t.now + wait), why="ended without a job")
+        replace(
+            pool,
+            exits=exits,
+            not_before=max(pool.not_before, t.now + wait),
+            why="ended without a job",
+            left=in_words(row.exit_code),
+        )
     )
     t.count("ended_without_a_job_total", pool=row.pool)
     t.note("warning", "runner ended without a job", runner=row.id, code=row.exit_code, in_a_row=exits)
@@ -181,6 +192,12 @@ def end(t: Turn, row: Runner, why: str) -> Runner:
     return t.put_runner(move_runner(row, RunnerState.GONE, t.now))
 
 
+def _still_registered(row: Runner) -> bool:
+    """Say whether the forge may hold a registration that nobody removes but we: a job takes its own along."""
+    removed = row.fence.accepted is not None or row.fence.missing_again is not None
+    return row.registration is not None and row.hard is None and not removed
+
+
 def on_destroyed(t: Turn, event: EnvironmentDestroyed) -> None:
     """Nothing of the environment runs any more."""
     row = t.runner(event.runner)
@@ -190,8 +207,7 @@ def on_destroyed(t: Turn, event: EnvironmentDestroyed) -> None:
     if row.state is RunnerState.GONE:
         t.put_runner(row)
     elif row.state in (RunnerState.RETIRING, RunnerState.ABANDONED):
-        left = row.registration is not None and row.fence.accepted is None and row.hard is None
-        end(t, replace(row, unregister=left), row.ending or "destroyed")
+        end(t, replace(row, unregister=_still_registered(row)), row.ending or "destroyed")
 
 
 def on_destroy_failed(t: Turn, event: DestroyFailed) -> None:
@@ -216,10 +232,9 @@ def abandon(t: Turn, row: Runner, why: str) -> None:
     """Give the slot back although the environment would not die; it is listed and counted."""
     t.count("abandoned_total", host=row.host)
     t.note("warning", "an environment would not die and is abandoned", runner=row.id, detail=why)
-    left = row.registration is not None and row.fence.accepted is None and row.hard is None
     t.put_runner(
         move_runner(
-            replace(row, gate=None, consumes=False, unregister=left),
+            replace(row, gate=None, consumes=False, unregister=_still_registered(row)),
             RunnerState.ABANDONED,
             t.now,
             stuck=f"would not die: {why}",
@@ -259,11 +274,10 @@ def on_looked_up(t: Turn, event: RunnerLookedUp) -> None:
 
 
 def _missing(t: Turn, row: Runner) -> None:
-    if row.state is RunnerState.GONE:
-        t.change_runner(row, unregister=False, leak=None, leak_again=None)
-        return
     if not scopes.answered_lately(t, row.scope):
         t.change_runner(row, vetoed_until=max(row.vetoed_until, t.now + ASK_AGAIN))
+    elif row.state is RunnerState.GONE:
+        t.change_runner(row, unregister=False, leak=None, leak_again=None)
     elif row.lost is None:
         t.change_runner(row, lost=t.now)
     elif t.now - row.lost >= t.policy.look_again:
@@ -274,9 +288,14 @@ def _found(t: Turn, row: Runner, event: RunnerLookedUp) -> None:
     if row.state is RunnerState.GONE:
         _registration_without_environment(t, row, event)
         return
-    row = t.change_runner(row, untaken=t.now, lost=None, lost_again=None)
+    fence = row.fence
+    if fence.missing_again is not None:  # it is there after all: its fence may be asked again
+        fence = replace(fence, missing=None, missing_again=None)
+    row = t.change_runner(row, untaken=t.now, lost=None, lost_again=None, fence=fence)
     if event.busy and row.hard is None:
         signs.soft(t, row)
+    elif event.busy is False:
+        verdicts.doubt_flag(t, row)
 
 
 def _registration_without_environment(t: Turn, row: Runner, event: RunnerLookedUp) -> None:

@@ -7,7 +7,7 @@ nominated as leaked when it was seen twice.
 
 from __future__ import annotations
 
-from ephemerd.core import gate, jobs, lifecycle, scopes
+from ephemerd.core import gate, jobs, lifecycle, scopes, verdicts
 from ephemerd.core.commands import ListEnvironments, WatchRunner
 from ephemerd.core.events import (
     EnvironmentExited,
@@ -195,6 +195,8 @@ def on_registrations(t: Turn, event: RegistrationsListed) -> None:
 
 def _registration(t: Turn, scope: Scope, found: FoundRegistration) -> None:
     row = t.runner(RunnerId(found.name))
+    if row is not None and not found.busy:
+        verdicts.doubt_flag(t, row)
     if row is None:
         pool = next((n for n in sorted(t.state.pools) if t.state.pools[n].pool.scope == scope), None)
         if pool is None:

@@ -14,6 +14,7 @@ class ScopeRow:
 
     answered        last normal answer
     silent          since when it gives no answer (timeout, 5xx); one call a minute tries it
+    why             what went wrong with the last call of a silent scope
     next_try        when the next such call may go out
     limited_until   a rate limit's reset; denied_until: a refused credential is tried again then
     denied          what the forge said when it refused the credential
@@ -25,6 +26,7 @@ class ScopeRow:
     scope: Scope
     answered: int | None = None
     silent: int | None = None
+    why: str = ""
     next_try: int = 0
     limited_until: int = 0
     denied_until: int = 0
@@ -42,7 +44,7 @@ class PoolRow:
     """What happened to a pool. `pool` is its last known configuration, kept for runners that outlive it.
 
     failures, exits   in a row: failed registrations or starts; exits without a job
-    not_before        backoff of both; why: the last fault
+    not_before        backoff of both; why: the last fault; left: what the last exit without a job said
     cordoned          who and why; "" where it is not
     """
 
@@ -52,6 +54,7 @@ class PoolRow:
     exits: int = 0
     not_before: int = 0
     why: str = ""
+    left: str = ""
     cordoned: str = ""
     draining: bool = False
 

@@ -1,7 +1,8 @@
 """How a scope answers, and whether another call may go to it now.
 
 While a scope gives no answer, one call a minute tries it and all else waits. A rate limit waits for its
-reset. A refused credential stops the scope and is tried again rarely.
+reset. A refused credential stops the scope and is tried again rarely. Scopes of one forge that fell silent
+together are tried one after the other, so that they do not all knock at the same moment for hours.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ LIMIT_WITHOUT_WORD = 60_000
 
 TRIAL_LISTING_AFTER = 1_000
 """A silent scope that nobody has tried so many ms after it could be is tried by listing registrations."""
+
+APART = 250
+"""So many ms lie between the tries of two scopes of one forge that got into trouble together."""
 
 LISTING_LIMIT = 600_000
 """A listing that was not answered for so long (ms) is asked for again."""
@@ -55,17 +59,16 @@ def answered_lately(t: Turn, scope: Scope) -> bool:
 
 def note_answer(t: Turn, scope: Scope, fault: Fault | None) -> None:
     """Take in how a call on the scope ended: normally (None) or with a fault."""
-    if fault is None or fault.remedy is Remedy.REFUSED:
+    if fault is None:
         _answered(t, scope)
+    elif fault.remedy is Remedy.REFUSED:
+        _refused(t, scope)
     elif fault.remedy is Remedy.RETRY:
         _silent(t, scope, fault)
     elif fault.remedy is Remedy.LIMITED:
         limit(t, scope, t.now + (fault.after_ms or LIMIT_WITHOUT_WORD))
     elif fault.remedy is Remedy.DENIED:
-        row = t.state.scope(scope)
-        if not row.denied:
-            t.note("warning", "the forge refuses our credential", scope=scope, detail=fault.detail)
-        keep(t, replace(row, denied=fault.detail, denied_until=t.now + t.policy.denied_retry))
+        _denied(t, scope, fault)
 
 
 def limit(t: Turn, scope: Scope, until: int) -> None:
@@ -134,18 +137,53 @@ def _wanted(t: Turn, due_at: int, asked: int | None) -> bool:
 
 def _answered(t: Turn, scope: Scope) -> None:
     row = t.state.scope(scope)
-    trouble = row.silent is not None or bool(row.denied)
-    if not trouble and row.answered is not None and t.now - row.answered < ANSWER_KEPT_FOR:
-        return
-    keep(t, replace(row, answered=t.now, silent=None, next_try=0, denied="", denied_until=0))
+    lately = row.answered is not None and t.now - row.answered < ANSWER_KEPT_FOR
+    if _in_trouble(row) or not lately:
+        _well(t, replace(row, answered=t.now))
+
+
+def _refused(t: Turn, scope: Scope) -> None:
+    """The forge is there and knows us, and this request was wrong. That vouches for nothing: behind a proxy
+    that refuses everything, "not found" would else be believed."""
+    row = t.state.scope(scope)
+    if _in_trouble(row):
+        _well(t, row)
+
+
+def _in_trouble(row: ScopeRow) -> bool:
+    return row.silent is not None or bool(row.denied)
+
+
+def _turn_of(t: Turn, row: ScopeRow) -> int:
+    """Return how many ms after the first of its forge's scopes this one, new in trouble, has its turn."""
+    forge = row.scope.forge
+    before = (other for other in t.state.scopes.values() if other.scope.forge == forge and _in_trouble(other))
+    return APART * sum(1 for _ in before)
+
+
+def _well(t: Turn, row: ScopeRow) -> None:
+    trouble = _in_trouble(row)
+    keep(t, replace(row, silent=None, why="", next_try=0, denied="", denied_until=0))
     if trouble:
-        t.note("info", "the forge answers again", scope=scope)
-        due(t, t.state.scope(scope))
+        t.note("info", "the forge answers again", scope=row.scope)
+        due(t, t.state.scope(row.scope))
 
 
 def _silent(t: Turn, scope: Scope, fault: Fault) -> None:
     row = t.state.scope(scope)
+    pause = t.policy.try_silent_every
     if row.silent is None:
         t.note("warning", "the forge gives no answer", scope=scope, detail=fault.detail)
+        pause += _turn_of(t, row) % pause
         row = replace(row, silent=t.now)
-    keep(t, replace(row, next_try=t.now + t.policy.try_silent_every))
+    keep(t, replace(row, why=fault.detail, next_try=max(row.next_try, t.now + pause)))
+
+
+def _denied(t: Turn, scope: Scope, fault: Fault) -> None:
+    row = t.state.scope(scope)
+    pause = t.policy.denied_retry
+    if not row.denied:
+        t.note("warning", "the forge refuses our credential", scope=scope, detail=fault.detail)
+        pause += _turn_of(t, row) % pause
+    until = max(row.denied_until, t.now + pause)
+    keep(t, replace(row, denied=fault.detail, denied_until=until))

@@ -8,7 +8,7 @@ from ephemerd.core.evolve import replace
 from ephemerd.core.scopes import answered_lately
 from ephemerd.core.turn import Turn
 from ephemerd.domain.permit import Warrant
-from ephemerd.domain.runner import Decision, FenceAnswer, GateRun, Runner
+from ephemerd.domain.runner import Decision, FenceAnswer, GateRun, Runner, RunnerState
 from ephemerd.domain.verdict import Evidence, ProbeReport, Verdict, Via
 
 RETRY = (30_000, 60_000, 120_000, 300_000, 600_000, 3_600_000)
@@ -78,14 +78,28 @@ def remember_fence(t: Turn, row: Runner, answer: FenceAnswer) -> Runner:
 def unregistered(t: Turn, row: Runner, event: FenceAnswered) -> None:
     """A registration without an environment was to be taken back: done, or, where the forge refuses, tried
     again ever more slowly. No answer is the scope's trouble, which has its own pace, and slows nothing after
-    it: `remember_fence` waits a minute at most."""
-    if event.answer in (FenceAnswer.ACCEPTED, FenceAnswer.NOT_FOUND):
+    it: `remember_fence` waits a minute at most. "Not found" by a scope that does not answer otherwise is no
+    answer: a token that lost its access would else leave every registration behind."""
+    gone = event.answer is FenceAnswer.NOT_FOUND and answered_lately(t, row.scope)
+    if gone or event.answer is FenceAnswer.ACCEPTED:
         t.change_runner(row, unregister=False)
         return
     if event.answer is not FenceAnswer.REFUSED:
         return
     pause = RETRY[min(row.fence.tries, len(RETRY)) - 1] if row.fence.tries else RETRY[0]
     t.change_runner(row, fence=replace(row.fence, retry=t.now + pause))
+
+
+def doubt_flag(t: Turn, row: Runner) -> None:
+    """The forge shows a runner as not busy. Where its worker was seen a minute ago or longer and nothing says
+    that its job is over, the flag is wrong: it is counted, and changes nothing."""
+    began = row.hard if row.hard is not None else t.now
+    if (
+        row.state is RunnerState.RUNNING
+        and row.worker is not None
+        and t.now - began >= t.policy.confirm_after
+    ):
+        t.count("flag_contradictions_total", pool=row.pool)
 
 
 def record(

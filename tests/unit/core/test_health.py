@@ -108,7 +108,9 @@ def test_scopes_say_what_is_wrong_with_them() -> None:
     world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
     world.wait(30 * SECOND)
     (reason,) = health(world).reasons
-    assert reason.startswith("github/repo:acme/app has given no answer for 30 s: nothing is destroyed")
+    assert reason.startswith(
+        "github/repo:acme/app has given no answer for 30 s (no answer within 10 s): nothing"
+    )
     world.feed(ev.ScopeAnswered(APP, limited_until=world.now + 90 * SECOND))
     world.feed(ev.ScopeAnswered(APP))
     (reason,) = health(world).reasons

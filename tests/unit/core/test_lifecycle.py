@@ -14,7 +14,7 @@ from ephemerd.domain.permit import Warrant
 from ephemerd.domain.pool import FenceKind
 from ephemerd.domain.runner import FenceAnswer, RunnerState
 from ephemerd.domain.verdict import Sign
-from tests.unit.core.world import APP, HOUR, LABELS, MINUTE, NO_ANSWER, SECOND, World, key, of, pool
+from tests.unit.core.world import APP, HOUR, LABELS, MINUTE, NO_ANSWER, SECOND, World, key, of, pool, seen
 
 S = RunnerState
 BROKEN = Fault(Remedy.BROKEN, "the disk is full")
@@ -419,8 +419,38 @@ def test_an_exit_told_while_retiring_ends_it() -> None:
     world = World()
     (name,) = world.listening(1)
     world.exited(name, 0, leftovers=1)
-    world.exited(name, 0, leftovers=1)
+    world.exited(name, 0)
     assert (world.runner(name).state, world.runner(name).cleanup) == (S.GONE, True)
+
+
+def test_an_exit_with_leftovers_while_retiring_frees_no_slot_before_they_are_gone() -> None:
+    """The listener leaves at the stop, and the follower tells so while its job's processes still run."""
+    world = World(pool(surplus_grace=0), slots=1)
+    (name,) = world.listening(1)
+    world.completed(1, how="cancelled")
+    world.probed(world.last(cm.ProbeRunner), seen())
+    world.deregistered(world.last(cm.Deregister))
+    world.wait(5 * SECOND)
+    world.probed(world.last(cm.ProbeRunner), seen())
+    destroy = world.last(cm.Destroy)
+    assert world.exited(name, 0, leftovers=2).commands == ()
+    assert (world.runner(name).state, world.held, world.runner(name).exit_code) == (S.RETIRING, 1, 0)
+    assert world.exited(name, 0, leftovers=1).commands == ()
+    world.destroyed(destroy)
+    assert (world.runner(name).state, world.held) == (S.GONE, 0)
+
+
+def test_leftovers_that_would_not_die_are_abandoned_although_the_listener_left() -> None:
+    world = World(slots=1)
+    name, destroy = retiring(world, 1)
+    world.exited(name, 0, leftovers=1)
+    world.feed(ev.DestroyFailed(name, destroy.permit.environment, BROKEN))
+    assert (world.runner(name).state, world.held) == (S.ABANDONED, 0)
+    again = world.exited(name, 0, leftovers=1)
+    assert [command.permit.warrant for command in of(again.commands, cm.Destroy)] == [Warrant.ENDED]
+    assert world.runner(name).state is S.ABANDONED
+    world.destroyed(of(again.commands, cm.Destroy)[0])
+    assert world.runner(name).state is S.GONE
 
 
 # -- abandoned -----------------------------------------------------------------------------------------
