@@ -127,7 +127,6 @@ def job(row: Job, now: int, why: str) -> JobView:
         runner=row.runner,
         ours=row.ours is not None,
         conclusion=row.conclusion,
-        tries=row.tries,
         why=why if row.status is JobStatus.QUEUED else "",
     )
 

@@ -134,11 +134,8 @@ def _look_inside(t: Turn, row: Runner) -> None:
 
 def _consumption(t: Turn, row: Runner) -> None:
     """A bound runner whose job has no name stands for a unit of demand, until a limit or an answer."""
-    if row.job is not None:
-        t.change_runner(row, consumes=False)
-    elif row.hard is None:
-        last = row.soft_last if row.soft_last is not None else row.since
-        if t.now - last >= t.policy.nameless_soft:
+    if row.hard is None:
+        if t.now - (row.soft_last or 0) >= t.policy.nameless_soft:
             t.change_runner(row, consumes=False)
     elif t.now >= _telling_from(t, row):
         _who_is_it(t, row)
@@ -182,8 +179,7 @@ def _who_is_it(t: Turn, row: Runner) -> None:
 
 
 def _candidates(t: Turn, row: Runner) -> list[Group]:
-    names = sorted(t.state.index.pool_groups.get(row.pool, ()))
-    return [group for group in (t.state.index.groups.get(name) for name in names) if group is not None]
+    return [t.state.index.groups[name] for name in sorted(t.state.index.pool_groups.get(row.pool, ()))]
 
 
 def _tidy(t: Turn, row: Runner) -> None:
@@ -218,10 +214,7 @@ def _moments(t: Turn, row: Runner) -> Iterator[int]:
     if row.asked is not None:
         yield row.asked + gate.QUESTION_LIMIT
     if row.consumes:
-        if row.hard is not None:
-            yield _telling_from(t, row)
-        elif row.soft_last is not None:
-            yield row.soft_last + policy.nameless_soft
+        yield (row.soft_last or 0) + policy.nameless_soft if row.hard is None else _telling_from(t, row)
     if row.unregister or (row.fence.retry and row.state not in FINAL):
         yield row.fence.retry
     if row.state in FINAL:

@@ -101,11 +101,8 @@ def on_probed(t: Turn, event: Probed) -> None:
         _second(t, row, run, evidence)
 
 
-def on_flag(t: Turn, row: Runner, event: RunnerLookedUp) -> None:
+def on_flag(t: Turn, row: Runner, run: GateRun, event: RunnerLookedUp) -> None:
     """Take in the busy flag."""
-    run = row.gate
-    if run is None:
-        return
     evidence = verdicts.of_flag(event, t.now)
     run = _with(run, evidence)
     if evidence.verdict is Verdict.BUSY:

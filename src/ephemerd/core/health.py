@@ -11,6 +11,7 @@ from ephemerd.core.spans import span
 from ephemerd.core.state import State
 from ephemerd.core.validate import slot_difference
 from ephemerd.core.waiting import not_served
+from ephemerd.domain.ids import JobKey
 from ephemerd.domain.runner import Runner, RunnerState
 
 
@@ -43,10 +44,7 @@ def _no_progress(state: State, now: int) -> Iterator[str]:
     """Demand older than `stuck_after` that a slot would serve, and nothing taken or finished meanwhile."""
     if now - _last_progress(state, now) < state.policy.stuck_after:
         return
-    for group in _served(state):
-        oldest = group.queued.oldest()
-        if oldest is None:
-            continue
+    for group, oldest in _served(state):
         age = now - state.jobs[oldest].first_seen
         if age >= state.policy.stuck_after and _slot_would_serve(state, group):
             yield (
@@ -83,11 +81,12 @@ def _verified_busy(row: Runner) -> bool:
     return row.state is RunnerState.RUNNING
 
 
-def _served(state: State) -> Iterator[Group]:
+def _served(state: State) -> Iterator[tuple[Group, JobKey]]:
     for name in sorted(state.index.groups):
         group = state.index.groups[name]
-        if group.queued and group.pools:
-            yield group
+        oldest = group.queued.oldest()
+        if oldest is not None and group.pools:
+            yield group, oldest
 
 
 def _scopes(state: State, now: int) -> Iterator[str]:

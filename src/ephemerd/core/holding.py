@@ -21,8 +21,7 @@ def taken(t: Turn, row: Runner) -> None:
         kept = t.state.classes.get(name)
         if kept is None or not kept.held:
             continue
-        group = t.state.index.groups.get(name)
-        if group is None or not _someone_waits(t, group):
+        if not _someone_waits(t, t.state.index.groups[name]):
             t.put_class(name, replace(kept, held=False, credits=0, grant=1))
         else:
             grant = min(kept.grant * 2, MOST)
@@ -32,8 +31,8 @@ def taken(t: Turn, row: Runner) -> None:
 def untaken(t: Turn, row: Runner) -> None:
     """A listener was not taken for `hold_after` although its jobs wait: hold their classes."""
     for name in sorted(t.state.index.pool_groups.get(row.pool, ())):
-        group = t.state.index.groups.get(name)
-        if group is None or not group.queued or not _waited(t, group):
+        group = t.state.index.groups[name]
+        if not group.queued or not _waited(t, group):
             continue
         kept = t.state.classes.get(name, ClassRow())
         if not kept.held:

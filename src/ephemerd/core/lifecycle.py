@@ -182,8 +182,6 @@ def schedule_pool(t: Turn, name: str) -> None:
 
 def end(t: Turn, row: Runner, why: str) -> Runner:
     """Make the runner gone: its slot is free, whatever is still to be tidied up."""
-    if row.state is RunnerState.GONE:
-        return t.put_runner(row)
     if row.hard is None:
         t.count("wasted_dispatches_total", pool=row.pool)
     row = replace(row, gate=None, stuck="", asked=None, surplus_since=None, ending=row.ending or why)
@@ -260,7 +258,7 @@ def on_looked_up(t: Turn, event: RunnerLookedUp) -> None:
         scopes.note_answer(t, row.scope, event.fault)
     run = row.gate
     if run is not None and run.phase is GatePhase.ASKING and run.token == event.token:
-        gate.on_flag(t, row, event)
+        gate.on_flag(t, row, run, event)
         return
     if event.token != row.token:
         return

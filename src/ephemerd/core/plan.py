@@ -71,9 +71,7 @@ def settle(t: Turn) -> bool:
     index.dirty_pools.clear()
     seen: dict[str, None] = {}
     for name in groups:
-        group = index.groups.get(name)
-        if group is None:
-            continue
+        group = index.groups[name]
         if group.name not in t.state.classes:
             enter(t, group)
         elif not group.pools:
@@ -185,8 +183,8 @@ def provision(t: Turn) -> bool:
         acted = True
         _, group, pool, job = best
         if _needs_word(t, job):
-            if not jobs.ask(t, job, "confirm", pool.name):
-                t.change_job(job, not_before=t.now + t.policy.look_again)
+            asked = jobs.ask(t, job, "confirm", pool.name)
+            assert asked, "a pool that is ready can be asked for, and the next job has no question out"
             continue
         _plan(t, group, pool, job)
     return acted
@@ -243,9 +241,8 @@ def _next_job(t: Turn, group: Group) -> Job | None:
 
 
 def _plan(t: Turn, group: Group, pool: Pool, job: Job) -> None:
-    if not scopes.may_call(t, pool.scope):
-        t.change_job(job, not_before=t.now + t.policy.look_again)
-        return
+    may_call = scopes.may_call(t, pool.scope)  # uses up the trial call of a scope in trouble
+    assert may_call, "a pool that is ready may be registered for"
     holding.spend(t, group)
     name = runner_name(t.state.store, t.state.epoch, t.draw("name"))
     row = t.put_runner(

@@ -115,8 +115,8 @@ class Turn:
     def put_class(self, name: str, row: ClassRow | None) -> None:
         """Keep, or forget (None), what is known of a class of demand."""
         if row is None:
-            if self.state.classes.pop(name, None) is not None:
-                self._changed["class", name] = None
+            del self.state.classes[name]
+            self._changed["class", name] = None
             return
         self.state.classes[name] = row
         self._changed["class", name] = row
@@ -157,10 +157,6 @@ class Turn:
     def concern(self, subject: str) -> None:
         """Say that this event concerns a runner or job (as text)."""
         self._subjects[subject] = None
-
-    def changed_runners(self) -> list[RunnerId]:
-        """Return the runners whose rows this turn changed."""
-        return [RunnerId(name) for kind, name in self._changed if kind == "runner"]
 
     def step(self) -> Step:
         """Return the turn's whole effect."""

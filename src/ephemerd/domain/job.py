@@ -67,7 +67,7 @@ class Job:
     waived      the forge could not confirm it, and a runner may be made all the same
     unconfirmed when a runner was last made although the forge could not confirm the job
     remade      when a runner was last made for the job after one had expired untaken
-    tries       runners made for it that ended without a job; `not_before` = its own backoff
+    not_before  its own backoff: no runner is made for it before
     """
 
     key: JobKey
@@ -94,5 +94,4 @@ class Job:
     missing: int | None = None
     unconfirmed: int | None = None
     remade: int | None = None
-    tries: int = 0
     not_before: int = 0

@@ -146,7 +146,6 @@ class JobView:
     runner: str | None
     ours: bool
     conclusion: str | None
-    tries: int
     why: str
 
 

@@ -139,7 +139,6 @@ def job(number: int, **more: Any) -> dict[str, Any]:
         "runner": None,
         "ours": False,
         "conclusion": None,
-        "tries": 0,
         "why": "no slot is free",
     }
     return plain(JobView(**{**fields, **more}))
