@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,25 +19,32 @@ from pathlib import Path
 from ephemerd import __version__
 from ephemerd.adapters.forges.github import make_forge, make_webhooks
 from ephemerd.adapters.runtimes.process import ProcessOptions, ProcessRuntime
+from ephemerd.adapters.stores import sqlite
 from ephemerd.adapters.stores.sqlite import SqliteStore, open_journal
 from ephemerd.adapters.system.clock import ShellClock
-from ephemerd.adapters.telemetry.logs import set_up_logging, wants_color
+from ephemerd.adapters.system.loopwatch import LoopWatch
+from ephemerd.adapters.system.notify import Notifier
+from ephemerd.adapters.telemetry.logs import set_level, set_up_logging, wants_color
 from ephemerd.adapters.telemetry.meter import Known
 from ephemerd.adapters.telemetry.metrics import Metrics
+from ephemerd.app import inspection
 from ephemerd.app import intake as deliveries
 from ephemerd.app.daemon import Daemon, Ports
 from ephemerd.app.intake import Intake
-from ephemerd.app.operator import Operator
+from ephemerd.app.operator import NotTaken, Operator
 from ephemerd.app.queries import Queries
+from ephemerd.app.reload import Prepared, Reloader
 from ephemerd.app.writer import Unbootable
-from ephemerd.config.effective import Effective
-from ephemerd.config.findings import Code
+from ephemerd.config import reload
+from ephemerd.config.effective import Effective, Examined
+from ephemerd.config.findings import Code, Finding, errors
 from ephemerd.config.units import listen_address, store_path
 from ephemerd.domain.pool import SECOND, Setup
 from ephemerd.ports.errors import Broken, Denied, NewerStore, PortError, StoreHeld
 from ephemerd.ports.forge import Forge
-from ephemerd.ports.runtime import Runtime
-from ephemerd.ports.store import JournalEntry, Segment
+from ephemerd.ports.store import JournalEntry, Keep, Segment, SetAside, StoreSize
+from ephemerd.ports.views import ChangeView, FindingView
+from ephemerd.ports.webhooks import Webhooks
 from ephemerd.web.api import api_app, metrics_app
 from ephemerd.web.local import LocalOnly, names_this_machine
 from ephemerd.web.server import Listener, ListenFailed, bind_tcp, bind_unix
@@ -47,6 +54,8 @@ logger = logging.getLogger(__name__)
 
 Journal = tuple[Segment, Iterator[JournalEntry]]
 
+STATUS_EVERY = 5.0
+"""Seconds between two lines of status for the service manager."""
 STOP_SHARE = 3 / 7
 """Of the bound on a destroy (70 s), how much the stop may take, and the kill: 30 s each."""
 
@@ -79,6 +88,81 @@ def _journal_of(path: Path, number: int | None) -> Iterator[Journal]:
         raise StartError(Code.ENVIRONMENT, error.detail, "name another store or segment") from error
 
 
+@dataclass(frozen=True, slots=True)
+class StoreReport:
+    """What `store check` finds: the file, who it is, what it holds (rows by kind, records by table), and what is
+    wrong. `set_aside` rows were put into quarantine first."""
+
+    path: Path
+    store: str
+    version: int
+    size: StoreSize
+    rows: dict[str, int]
+    records: dict[str, int]
+    unreadable: int
+    set_aside: int
+    problems: tuple[str, ...]
+
+
+def check_store(path: Path, *, set_aside: bool = False) -> StoreReport:
+    """Check a store's file and the state in it. Raises `StartError` (5) where it cannot be opened at all."""
+    with _store_errors():
+        found = sqlite.survey(path)
+        broken = [*found.unreadable, *inspection.unreadable(found.loaded)]
+        moved = 0
+        if set_aside and broken:
+            moved = sqlite.put_aside(path, broken)
+            found = sqlite.survey(path)
+            broken = [*found.unreadable, *inspection.unreadable(found.loaded)]
+    named = [f"row {kind} {key}: cannot be read: {why}" for kind, key, why in broken]
+    return StoreReport(
+        path=path,
+        store=found.loaded.store,
+        version=found.version,
+        size=found.size,
+        rows={kind: len(rows) for kind, rows in found.loaded.rows.items()},
+        records=found.counts,
+        unreadable=len(broken),
+        set_aside=moved,
+        problems=(*found.problems, *named, *inspection.problems(found.loaded)),
+    )
+
+
+def back_up_store(
+    path: Path, target: Path, *, replace: bool, progress: Callable[[int, int], None] | None = None
+) -> int:
+    """Copy a store, also beside a running daemon; return the copy's bytes. Raises `StartError` (5)."""
+    with _store_errors():
+        return sqlite.backup(path, target, replace=replace, progress=progress)
+
+
+def lines_of_store(path: Path) -> Iterator[dict[str, object]]:
+    """Yield everything in a store as plain objects. Raises `StartError` (5)."""
+    with _store_errors():
+        yield from sqlite.lines(path)
+
+
+def quarantine_of_store(path: Path, *, clear: bool) -> list[SetAside]:
+    """Read what a store's file has in quarantine, and forget it where asked. Raises `StartError` (5)."""
+    with _store_errors():
+        found = sqlite.quarantine_of(path)
+        if clear:
+            sqlite.clear_quarantine_of(path)
+        return found
+
+
+@contextmanager
+def _store_errors() -> Iterator[None]:
+    try:
+        yield
+    except StoreHeld as error:
+        raise StartError(Code.ENVIRONMENT, str(error), "stop the daemon first") from error
+    except NewerStore as error:
+        raise StartError(Code.ENVIRONMENT, str(error), "run the newer version") from error
+    except PortError as error:
+        raise StartError(Code.ENVIRONMENT, error.detail, "do what it says, or name another file") from error
+
+
 @dataclass(slots=True)
 class Parts:
     """Everything that one daemon is made of."""
@@ -88,40 +172,107 @@ class Parts:
     queries: Queries
     operator: Operator
     metrics: Metrics
+    runtime: ProcessRuntime
 
 
-def serve(
-    effective: Effective, *, log_level: str = "info", log_format: str = "auto", open_api: str | None = None
-) -> int:
-    """Run the daemon until a signal ends it; return the exit code.
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the command line asks of `serve` beside the configuration.
 
+    log_level   goes before the configuration's; "" where it was not given
     log_format  `json`, `console`, or `auto`: console on a terminal
     open_api    HOST:PORT on loopback where API, metrics and health are served without a token, for
                 demonstrations
+    reread      reads the configuration again, from the same sources
     """
-    style = log_format
+
+    log_level: str = ""
+    log_format: str = "auto"
+    open_api: str | None = None
+    reread: Callable[[], Examined] | None = None
+
+
+def serve(effective: Effective, wishes: Wishes | None = None) -> int:
+    """Run the daemon until a signal ends it; return the exit code."""
+    wishes = wishes or Wishes()
+    style = wishes.log_format
     if style == "auto":
         style = "console" if sys.stderr.isatty() else "json"
-    set_up_logging(log_level, style, color=wants_color(sys.stderr, os.environ))
+    level = wishes.log_level or effective.settings.server.log_level
+    set_up_logging(level, style, color=wants_color(sys.stderr, os.environ))
     try:
-        return asyncio.run(_serve(effective, open_api))
+        return asyncio.run(_serve(effective, wishes))
     except StartError as error:
         sys.stderr.write(f"error: {error}\n  fix: {error.todo}\n")
         return error.code
 
 
-async def _serve(effective: Effective, open_api: str | None) -> int:
+async def _serve(effective: Effective, wishes: Wishes) -> int:
     signals = _Signals()
     parts = build(effective)
+    manager = Notifier.from_environment(os.environ)
+    reloader = _reloader(effective, parts, wishes, manager)
     async with AsyncExitStack() as stack:
+        stack.callback(manager.close)
         stack.push_async_callback(parts.daemon.close)
         await _open(parts.daemon)
-        for listener in _bind(effective, parts, open_api):
+        for listener in _bind(effective, parts, reloader, wishes.open_api):
             await listener.start()
             stack.push_async_callback(listener.stop)
             logger.info("listening", extra={"fields": {"address": listener.address, "for": listener.name}})
-        await _run(parts.daemon, signals)
+        limit = effective.settings.server.loop_limit
+        watch = LoopWatch(None if limit is None else limit / SECOND)
+        stack.callback(watch.stop)
+        _attend(parts, manager, watch)
+        with _on_hangup(reloader):
+            await _run(parts.daemon, signals, manager, watch)
     return 0
+
+
+def _attend(parts: Parts, manager: Notifier, watch: LoopWatch) -> None:
+    """Each turn of the loop is told: to the watching thread, and to the service manager."""
+    daemon = parts.daemon
+    if manager.interval is not None:
+        daemon.heartbeat = min(daemon.heartbeat, manager.interval)
+    told = float("-inf")
+
+    def turned() -> None:
+        nonlocal told
+        watch.beat()
+        manager.alive()
+        now = asyncio.get_running_loop().time()
+        if manager.wanted and daemon.ready and now - told >= STATUS_EVERY:
+            told = now
+            manager.status(parts.queries.line())
+
+    daemon.on_turn = turned
+
+
+@contextmanager
+def _on_hangup(reloader: Reloader | None) -> Iterator[None]:
+    """SIGHUP reads the configuration again; what becomes of it is in the log."""
+    loop = asyncio.get_running_loop()
+    under_way: set[asyncio.Task[None]] = set()
+
+    async def again() -> None:
+        try:
+            if reloader is not None:
+                await reloader.reload("SIGHUP")
+        except NotTaken as error:
+            logger.error("the configuration was not read again", extra={"fields": {"error": str(error)}})
+
+    def came() -> None:
+        task = asyncio.create_task(again(), name="reload")
+        under_way.add(task)
+        task.add_done_callback(under_way.discard)
+
+    loop.add_signal_handler(signal.SIGHUP, came)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
+        for task in under_way:
+            task.cancel()
 
 
 async def _open(daemon: Daemon) -> None:
@@ -138,11 +289,15 @@ async def _open(daemon: Daemon) -> None:
         raise StartError(Code.ENVIRONMENT, error.detail, todo) from error
 
 
-async def _run(daemon: Daemon, signals: _Signals) -> None:
+async def _run(daemon: Daemon, signals: _Signals, manager: Notifier, watch: LoopWatch) -> None:
     """Run until a signal, then stop in peace; a second signal does not wait for commands under way."""
     running = asyncio.create_task(daemon.run(), name="daemon")
+    watch.start(running)
+    ready = asyncio.create_task(_ready(daemon, manager))
     first = asyncio.create_task(signals.wait())
     await asyncio.wait({running, first}, return_when=asyncio.FIRST_COMPLETED)
+    ready.cancel()
+    manager.stopping()
     if not running.done():
         logger.info("stopping; runners are left running")
         stopping = asyncio.create_task(daemon.stop())
@@ -159,6 +314,53 @@ async def _run(daemon: Daemon, signals: _Signals) -> None:
         todo = "report this with the log; a backup of the store may still be good"
         raise StartError(1, str(error), todo) from error
     logger.info("stopped")
+
+
+async def _ready(daemon: Daemon, manager: Notifier) -> None:
+    await daemon.booted()
+    manager.ready()
+
+
+def _reloader(effective: Effective, parts: Parts, wishes: Wishes, manager: Notifier) -> Reloader | None:
+    """Make what reads the configuration again; None where nobody said from which sources."""
+    reread = wishes.reread
+    if reread is None:
+        return None
+    running = reload.running(effective)
+
+    def read() -> Prepared:
+        found = reread()
+        findings = tuple(_finding(finding) for finding in found.findings)
+        if errors(found.findings) or found.effective is None:
+            return Prepared(None, findings=findings)
+        wanted = found.effective
+        compared = reload.compare(running, wanted)
+        options = _options(wanted, compared.setup)
+        try:
+            hooks = _hooks(wanted, list(running.forges))
+        except PortError as error:
+            refused = Finding(Code.CREDENTIALS, "webhook_secret", error.detail, "set the secret it names")
+            return Prepared(None, findings=(*findings, _finding(refused)))
+
+        def apply() -> None:
+            nonlocal running
+            running = compared.running
+            parts.runtime.reconfigure(options)
+            parts.intake.replace(hooks)
+            if not wishes.log_level:
+                set_level(wanted.settings.server.log_level)
+
+        changes = tuple(
+            ChangeView(one.key, one.before, one.after, one.applied, one.note) for one in compared.changes
+        )
+        return Prepared(compared.setup, changes, findings, apply)
+
+    return Reloader(parts.daemon, read, begin=manager.reloading, end=manager.ready)
+
+
+def _finding(finding: Finding) -> FindingView:
+    level = "error" if finding.code else "warning"
+    return FindingView(level, int(finding.code), finding.where, finding.what, finding.todo)
 
 
 class _Signals:
@@ -184,10 +386,7 @@ def build(effective: Effective) -> Parts:
     clock = ShellClock()
     try:
         forges = _forges(effective)
-        hooks = {
-            name: make_webhooks(name, secret=effective.webhook_secret(name).get_secret_value())
-            for name in effective.settings.forge
-        }
+        hooks = _hooks(effective, list(effective.settings.forge))
     except Denied as error:
         raise StartError(Code.CREDENTIALS, error.detail, "set the secret it names") from error
     except Broken as error:
@@ -195,13 +394,16 @@ def build(effective: Effective) -> Parts:
     except PortError as error:
         raise StartError(Code.CONFIGURATION, error.detail, "correct the forge's settings") from error
     epoch = _Epoch()
-    runtimes = _runtimes(effective, setup, clock, epoch)
+    options = _options(effective, setup)
+    runtime = ProcessRuntime(options, now=clock.now, epoch=epoch)
+    runtimes = dict.fromkeys(options, runtime)
     store = SqliteStore(_store_path(effective))
-    daemon = Daemon(Ports(store, forges, runtimes, clock, metrics.meter), setup)
+    daemon = Daemon(Ports(store, forges, runtimes, clock, metrics.meter), setup, keep=_keep(effective))
     epoch.daemon = daemon
     queries = Queries(daemon, __version__)
     metrics.show(queries.snapshot)
-    return Parts(daemon, Intake(hooks, daemon.inbox, metrics.meter), queries, Operator(daemon), metrics)
+    intake = Intake(hooks, daemon.inbox, metrics.meter)
+    return Parts(daemon, intake, queries, Operator(daemon), metrics, runtime)
 
 
 class _Epoch:
@@ -216,6 +418,11 @@ class _Epoch:
 def _known(effective: Effective) -> Known:
     runtimes = dict.fromkeys(pool.runtime for pool in effective.settings.pools.values())
     return Known(tuple(effective.settings.forge), tuple(runtimes), deliveries.COUNTED)
+
+
+def _keep(effective: Effective) -> Keep:
+    retention = effective.settings.retention
+    return Keep(age=retention.history, size=retention.store_size)
 
 
 def _store_path(effective: Effective) -> Path:
@@ -240,13 +447,21 @@ def _forges(effective: Effective) -> Mapping[str, Forge]:
     return forges
 
 
-def _runtimes(effective: Effective, setup: Setup, clock: ShellClock, epoch: _Epoch) -> Mapping[str, Runtime]:
-    """One process runtime serves all pools of this machine."""
+def _hooks(effective: Effective, forges: list[str]) -> dict[str, Webhooks]:
+    return {
+        name: make_webhooks(name, secret=effective.webhook_secret(name).get_secret_value())
+        for name in forges
+        if name in effective.settings.forge
+    }
+
+
+def _options(effective: Effective, setup: Setup) -> dict[str, ProcessOptions]:
+    """How runners are started, by pool. One process runtime serves all pools of this machine."""
     settings = effective.settings
     work_dir = settings.runner.work_dir
     assert work_dir is not None, "the effective configuration fills it in"
     wait = setup.policy.retiring_limit / SECOND * STOP_SHARE
-    options = {
+    return {
         name: ProcessOptions(
             application=Path(settings.runner.application),
             work_dir=work_dir,
@@ -261,15 +476,15 @@ def _runtimes(effective: Effective, setup: Setup, clock: ShellClock, epoch: _Epo
         )
         for name, pool in settings.pools.items()
     }
-    runtime = ProcessRuntime(options, now=clock.now, epoch=epoch)
-    return dict.fromkeys(options, runtime)
 
 
-def _bind(effective: Effective, parts: Parts, open_api: str | None) -> list[Listener]:
+def _bind(
+    effective: Effective, parts: Parts, reloader: Reloader | None, open_api: str | None
+) -> list[Listener]:
     """Bind every socket before any is served: a start that fails has answered nobody."""
     server = effective.settings.server
     assert server.api_socket is not None, "the effective configuration fills it in"
-    api = api_app(parts.queries, parts.operator, parts.metrics.text)
+    api = api_app(parts.queries, parts.operator, parts.metrics.text, reloader=reloader)
     bound: list[Listener] = []
     try:
         webhooks = webhook_app(parts.intake, parts.queries)

@@ -13,7 +13,7 @@ import pytest
 
 from ephemerd import bootstrap
 from ephemerd.adapters.runtimes.process import ProcessRuntime
-from ephemerd.bootstrap import StartError, build
+from ephemerd.bootstrap import StartError, Wishes, build
 from ephemerd.config.effective import Effective, load_settings
 from ephemerd.core.machine import Core
 from ephemerd.ports.errors import Denied
@@ -121,7 +121,7 @@ def start(effective: Effective, **more: str | None) -> tuple[int, str]:
     stderr = io.StringIO()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("sys.stderr", stderr)
-        code = bootstrap.serve(effective, log_level="error", **more)  # type: ignore[arg-type]
+        code = bootstrap.serve(effective, Wishes(log_level="error", **more))  # type: ignore[arg-type]
     return code, stderr.getvalue()
 
 
@@ -189,8 +189,8 @@ def test_a_signal_ends_it_in_peace(folder, number):
     effective = load(folder)
     run = bootstrap._run
 
-    async def run_and_end(daemon, signals):
-        ending = asyncio.create_task(run(daemon, signals))
+    async def run_and_end(daemon, *more):
+        ending = asyncio.create_task(run(daemon, *more))
         await daemon.booted()
         os.kill(os.getpid(), number)
         await ending
@@ -210,8 +210,8 @@ def test_a_second_signal_does_not_wait(folder, monkeypatch):
     async def hang(*_: object) -> None:
         await asyncio.Event().wait()
 
-    async def run_and_end(daemon, signals):
-        ending = asyncio.create_task(run(daemon, signals))
+    async def run_and_end(daemon, *more):
+        ending = asyncio.create_task(run(daemon, *more))
         await daemon.booted()
         daemon.executor._running.add(stuck := asyncio.create_task(hang()))
         stuck.add_done_callback(daemon.executor._ended)

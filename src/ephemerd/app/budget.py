@@ -48,6 +48,12 @@ class Bucket:
         except TimeoutError:
             raise OutOfBudget(max(1.0, self._short())) from None
 
+    def retune(self, burst: int, rate: float, slow_rate: float) -> None:
+        """Go on with other numbers; what is left of the tokens stays, within the new burst."""
+        self._refill()
+        self._burst, self._rate, self._slow_rate = float(burst), rate, slow_rate
+        self._tokens = min(self._tokens, self._burst)
+
     def slow_down(self, seconds: float = 0.0) -> None:
         """A limit was hit that lasts so many seconds: no burst is left, and refilling is slow for a while."""
         self._refill()

@@ -110,6 +110,13 @@ class Executor:
             if not following:
                 self._idle.clear()
 
+    def reconfigure(self, setup: Setup, runtimes: Mapping[str, Runtime]) -> None:
+        """Take a new configuration in: `runtimes` by pool, of the same runtimes and forges as before."""
+        self._runtimes.reconfigure(runtimes, setup.pools, setup.policy)
+        policy = setup.policy
+        for forge in self._forges.values():
+            forge.pace(policy.write_burst, policy.write_per_second, policy.write_per_second_limited)
+
     def forget(self, runner: RunnerId) -> None:
         """Drop the credential of a runner that is gone."""
         self._credentials.drop(runner)

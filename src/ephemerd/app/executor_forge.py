@@ -59,6 +59,10 @@ class ForgeCalls:
         self._at_once = asyncio.Semaphore(AT_ONCE)
         self._registering: dict[RunnerId, asyncio.Future[None]] = {}
 
+    def pace(self, burst: int, rate: float, slow_rate: float) -> None:
+        """Spend the budget of writes by other numbers from now on."""
+        self._bucket.retune(burst, rate, slow_rate)
+
     async def register(self, command: c.Register) -> None:
         """Send the POST once; a second command for a runner whose call is out or done sends none."""
         runner = command.runner

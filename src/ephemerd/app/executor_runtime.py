@@ -174,10 +174,12 @@ class RuntimeCalls:
             self._watching.discard(environment)
 
     async def list_environments(self, command: c.ListEnvironments) -> None:
-        """List everything of ours on a host, over each of its runtimes once."""
+        """List everything of ours on a host, over each of its runtimes once. Where none is known, nobody looked:
+        that is no complete listing, for runners outlive their pool's configuration."""
         found: dict[str, e.FoundEnvironment] = {}
-        complete = True
-        for runtime in self._on(command.host):
+        runtimes = self._on(command.host)
+        complete = bool(runtimes)
+        for runtime in runtimes:
             try:
                 listed = await self._call(runtime.list(self._store), LIST_LIMIT, "list")
             except PortError as error:
@@ -189,6 +191,12 @@ class RuntimeCalls:
             else:
                 found.update((one.environment, one) for one in listed)
         self._inbox.tell(e.EnvironmentsListed(command.host, tuple(found.values()), complete))
+
+    def reconfigure(self, runtimes: Mapping[str, Runtime], pools: tuple[Pool, ...], policy: Policy) -> None:
+        """Take a new configuration in. A pool that is not in it stays known, for its runners."""
+        self._runtimes.update(runtimes)
+        self._hosts.update((pool.name, pool.host) for pool in pools)
+        self._policy = policy
 
     def _on(self, host: str) -> list[Runtime]:
         """The runtimes of a host, each object once, in the order of the pools."""

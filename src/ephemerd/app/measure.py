@@ -17,7 +17,11 @@ class Measure:
 
     def __init__(self, meter: Meter, runtimes: Mapping[str, str]) -> None:
         self._meter = meter
-        self._runtimes = runtimes
+        self._runtimes = dict(runtimes)
+
+    def reconfigure(self, runtimes: Mapping[str, str]) -> None:
+        """Know new pools; those that went stay known, for their runners."""
+        self._runtimes.update(runtimes)
 
     def take(self, handled: Handled, reconciled: dict[str, int]) -> None:
         """Observe what this step says of jobs and runners; note a complete listing of a scope's jobs."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import ephemerd
-from ephemerd.cli import check, explain, journal, lab, lab_simulate, operate, serve, views
+from ephemerd.cli import check, explain, journal, lab, lab_simulate, operate, serve, store, views
 from ephemerd.cli.failure import Exit, Failure, complain
 from ephemerd.cli.options import FORMATS, LEVELS, Common
 
@@ -43,6 +43,7 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str, str], ...] = (
     ("cordon", operate.cordon, "Start no more runners.", 'cordon linux --reason "new disk"'),
     ("uncordon", operate.uncordon, "End a cordon or drain.", "uncordon linux"),
     ("drain", operate.drain, "Cordon until no runner is left.", "drain --wait --timeout 2h"),
+    ("reload", operate.reload, "Have the daemon read its configuration again.", "reload --json"),
     (
         "simulate",
         lab_simulate.simulate,
@@ -66,6 +67,7 @@ for _name, _function, _short, _example in COMMANDS:
     app.command(_name, short_help=_short, epilog=f"Example: ephemerd {_example}")(_function)
 
 app.add_typer(journal.app)
+app.add_typer(store.app)
 
 # Options that may stand anywhere on the line, with how many values they take.
 ANYWHERE = {
@@ -105,7 +107,7 @@ def _before(
     for option, value, allowed in (("--log-level", level, LEVELS), ("--log-format", log_format, FORMATS)):
         if value not in allowed:
             raise Failure(Exit.USAGE, f"{option} {value!r} is not known", f"use one of {', '.join(allowed)}")
-    context.obj = Common(debug, quiet, level, log_format)
+    context.obj = Common(debug, quiet, level, log_format, bool(log_level or verbose or quiet))
 
 
 def hoist(arguments: Sequence[str]) -> list[str]:

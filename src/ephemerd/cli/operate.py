@@ -1,4 +1,4 @@
-"""`kill`, `cordon`, `uncordon`, `drain`: what a person orders. Orders are journalled with who gave them."""
+"""`kill`, `cordon`, `uncordon`, `drain`, `reload`: what a person orders. Orders are journalled with who gave them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from ephemerd.cli import output
 from ephemerd.cli.client import Client, connect
-from ephemerd.cli.failure import Exit, Failure
+from ephemerd.cli.failure import Exit, Failure, complain
 from ephemerd.cli.options import Json, Reason, Socket, Url, common
 from ephemerd.cli.subjects import find_runner
 from ephemerd.config.units import parse_duration
@@ -110,6 +110,35 @@ def drain(
         _wait(client, where, limit, quiet=common(context).quiet)
         answer = {**answer, "detail": "drained: no runner is left"}
     _tell(answer, as_json)
+
+
+def reload(as_json: Json = False, socket: Socket = None, url: Url = None) -> int:
+    """Have the daemon read its configuration again. A bad one is refused, and the old one stays in use."""
+    client = connect(socket, url)
+    answer = client.post("reload", {"who": _who()})
+    refused = answer["outcome"] == "refused"
+    if as_json:
+        output.emit_json(answer)
+    for finding in answer["findings"]:
+        complain(
+            f"{output.clean(finding['where'])}: {output.clean(finding['what'])}",
+            output.clean(finding["todo"]),
+            word=str(finding["level"]),
+        )
+    if not as_json:
+        for change in answer["changes"]:
+            print(output.clean(_changed(change)))
+        if not refused:
+            print(output.clean(answer["detail"]))
+    codes = [finding["code"] for finding in answer["findings"] if finding["level"] == "error"]
+    return min(codes, default=int(Exit.REFUSED)) if refused else Exit.DONE
+
+
+def _changed(change: Plain) -> str:
+    line = f"{change['key']}: {change['before']} -> {change['after']}"
+    if not change["applied"]:
+        return f"{line}  (needs a restart: {change['note']})"
+    return f"{line}  ({change['note']})" if change["note"] else line
 
 
 def _limit(timeout: str) -> float | None:

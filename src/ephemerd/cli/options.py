@@ -14,12 +14,14 @@ FORMATS = ("auto", "console", "json")
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """The options of every command: `log_level` is one of LEVELS, `log_format` one of FORMATS."""
+    """The options of every command: `log_level` is one of LEVELS, `log_format` one of FORMATS; `level_given` where
+    somebody said it."""
 
     debug: bool = False
     quiet: bool = False
     log_level: str = "info"
     log_format: str = "auto"
+    level_given: bool = False
 
 
 def common(context: typer.Context) -> Common:

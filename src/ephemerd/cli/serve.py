@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,6 +29,7 @@ def serve(
 
     if open_api is not None and not _is_address(open_api):
         raise Failure(Exit.USAGE, f"--open-api {open_api!r} is no address", "write e.g. 127.0.0.1:8081")
+    here = Path.cwd()
     found = examined(config, override or [])
     report(found.findings)
     code = exit_code(found.findings)
@@ -36,9 +38,14 @@ def serve(
     from ephemerd import bootstrap
 
     said = common(context)
-    return bootstrap.serve(
-        found.effective, log_level=said.log_level, log_format=said.log_format, open_api=open_api
+    path = here / found.path if found.path is not None else config
+    wishes = bootstrap.Wishes(
+        log_level=said.log_level if said.level_given else "",
+        log_format=said.log_format,
+        open_api=open_api,
+        reread=lambda: examined(path, override or []),
     )
+    return bootstrap.serve(found.effective, wishes)
 
 
 def _is_address(text: str) -> bool:

@@ -10,8 +10,10 @@ from ephemerd.config.layers import DEFAULT, Layers
 from ephemerd.config.model import ForgeSettings, PoolSettings, Settings
 from ephemerd.config.secrets import Vault
 from ephemerd.config.tomlfile import KeyPath
+from ephemerd.domain.pool import MINUTE
 
 SOCKET_BYTES = 103  # sun_path holds 104 bytes on macOS and 108 on Linux, with the closing zero byte
+LEAST_LOOP_LIMIT = MINUTE
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -132,6 +134,12 @@ class CrossCheck:
 
     def _server(self) -> None:
         server = self.settings.server
+        if server.loop_limit is not None and server.loop_limit < LEAST_LOOP_LIMIT:
+            self._wrong(
+                ("server", "loop_limit"),
+                "is shorter than the loop may rest when there is nothing to do",
+                'write at least "1m", or "none"',
+            )
         if server.api_socket is not None and len(str(server.api_socket).encode()) > SOCKET_BYTES:
             self._wrong(
                 ("server", "api_socket"),

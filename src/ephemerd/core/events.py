@@ -38,6 +38,14 @@ class Woke:
 
 
 @dataclass(frozen=True, slots=True)
+class Reconfigured:
+    """The configuration was read anew within a process life; what it leaves out goes on until it is empty."""
+
+    who: str
+    setup: Setup
+
+
+@dataclass(frozen=True, slots=True)
 class ClockStepped:
     """The wall clock moved by `by_ms` against the monotonic one; nothing ages by it."""
 
@@ -271,6 +279,7 @@ class SweepOrdered:
 
 Event = (
     Booted
+    | Reconfigured
     | Woke
     | ClockStepped
     | JobReported

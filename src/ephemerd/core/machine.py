@@ -18,6 +18,7 @@ from ephemerd.core import (
     listings,
     orders,
     plan,
+    reconfigure,
     scopes,
     signs,
 )
@@ -142,6 +143,9 @@ def dispatch(t: Turn, event: ev.Event) -> None:
             signs.on_sign(t, event)
         case ev.Booted():
             boot.on_booted(t, event)
+        case ev.Reconfigured():
+            reconfigure.on_reconfigured(t, event)
+            rearm(t)
         case ev.JobLookedUp():
             jobs.on_looked_up(t, event)
         case ev.ScopeAnswered():

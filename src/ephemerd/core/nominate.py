@@ -204,13 +204,15 @@ def _yields(row: Runner) -> bool:
 def _cordoned(t: Turn, row: Runner) -> tuple[Rule, str] | None:
     if row.state is not S.LISTENING:
         return None
-    host = t.state.hosts.get(row.host)
-    why = (
-        t.state.pools[row.pool].cordoned
-        or (host.cordoned if host else "")
-        or t.state.meta.get("cordoned", "")
-    )
-    return (Rule.CORDONED, f"cordoned: {why}") if why else None
+    pool, host = t.state.pools[row.pool], t.state.hosts.get(row.host)
+    why = pool.cordoned or (host.cordoned if host else "") or t.state.meta.get("cordoned", "")
+    if why:
+        return Rule.CORDONED, f"cordoned: {why}"
+    if not pool.configured:
+        return Rule.CORDONED, "its pool is not configured any more"
+    if host is not None and not host.configured:
+        return Rule.CORDONED, "its host is not configured any more"
+    return None
 
 
 def moments(t: Turn, row: Runner) -> Iterator[int]:

@@ -87,6 +87,12 @@ def _booted(event: ev.Booted, subject: str) -> Said:
 
 
 @_say.register
+def _reconfigured(event: ev.Reconfigured, subject: str) -> Said:
+    pools = ", ".join(f"{pool.name} (at most {pool.max_concurrent})" for pool in event.setup.pools) or "none"
+    return Said(f"{event.who} had the configuration read again (pools: {pools})")
+
+
+@_say.register
 def _woke(event: ev.Woke, subject: str) -> Said:
     return Said("a deadline came due")
 

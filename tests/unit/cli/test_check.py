@@ -155,17 +155,29 @@ def test_a_value_given_without_its_key_is_not_repeated(cli, config):
 def test_serve_hands_the_effective_configuration_over(cli, config, monkeypatch):
     given = []
 
-    def serve(effective, **more):
-        given.append((effective, more))
+    def serve(effective, wishes):
+        given.append((effective, wishes))
         return 5
 
-    monkeypatch.setitem(sys.modules, "ephemerd.bootstrap", types.SimpleNamespace(serve=serve))
-    monkeypatch.setattr("ephemerd.bootstrap", types.SimpleNamespace(serve=serve), raising=False)
+    fake = types.SimpleNamespace(serve=serve, Wishes=types.SimpleNamespace)
+    monkeypatch.setitem(sys.modules, "ephemerd.bootstrap", fake)
+    monkeypatch.setattr("ephemerd.bootstrap", fake, raising=False)
     done = cli("serve", "-c", str(config), "-v", "--log-format", "json", "--open-api", "127.0.0.1:0")
     assert done.code == 5
-    ((effective, more),) = given
+    ((effective, wishes),) = given
     assert effective.path == config
-    assert more == {"log_level": "debug", "log_format": "json", "open_api": "127.0.0.1:0"}
+    assert (wishes.log_level, wishes.log_format, wishes.open_api) == ("debug", "json", "127.0.0.1:0")
+    again = wishes.reread()
+    assert (again.path, again.effective.settings) == (config, effective.settings)
+
+
+def test_serve_leaves_the_level_to_the_configuration(cli, config, monkeypatch):
+    given = []
+    fake = types.SimpleNamespace(serve=lambda *all: given.append(all), Wishes=types.SimpleNamespace)
+    monkeypatch.setitem(sys.modules, "ephemerd.bootstrap", fake)
+    monkeypatch.setattr("ephemerd.bootstrap", fake, raising=False)
+    cli("serve", "-c", str(config))
+    assert given[0][1].log_level == ""
 
 
 def test_an_open_api_that_is_no_address(cli, config):

@@ -125,9 +125,9 @@ def test_common_options_may_stand_anywhere(given, hoisted):
     ("arguments", "expected"),
     [
         ([], Common()),
-        (["-v"], Common(log_level="debug")),
-        (["-q"], Common(quiet=True, log_level="warning")),
-        (["--log-level", "error", "-v"], Common(log_level="error")),
+        (["-v"], Common(log_level="debug", level_given=True)),
+        (["-q"], Common(quiet=True, log_level="warning", level_given=True)),
+        (["--log-level", "error", "-v"], Common(log_level="error", level_given=True)),
         (["--debug", "--log-format", "json"], Common(debug=True, log_format="json")),
     ],
 )

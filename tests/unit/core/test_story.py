@@ -60,6 +60,10 @@ SENTENCES: list[tuple[ev.Event, str]] = [
         ev.Booted("s", "1", Setup((), (), Policy()), same_boot=False),
         "the daemon started, after a reboot of the machine (store s, boot epoch 1, pools: none)",
     ),
+    (
+        ev.Reconfigured("ann", SETUP),
+        "ann had the configuration read again (pools: linux (at most 4))",
+    ),
     (ev.Woke(), "a deadline came due"),
     (ev.ClockStepped(-7_200_000), "the wall clock was moved back by 2 h; nothing ages by it"),
     (ev.ClockStepped(1_500), "the wall clock was moved forward by 1.5 s; nothing ages by it"),

@@ -57,6 +57,12 @@ def set_up_logging(
     for old in list(root.handlers):
         root.removeHandler(old)
     root.addHandler(handler)
+    set_level(level)
+
+
+def set_level(level: str) -> None:
+    """Log from this level on: debug, info, warning or error."""
+    root = logging.getLogger()
     root.setLevel(level.upper())
     for name in QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
