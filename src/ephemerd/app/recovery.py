@@ -15,6 +15,7 @@ from ephemerd.core import codec
 from ephemerd.core.events import Booted
 from ephemerd.core.machine import RULES, Core
 from ephemerd.domain.pool import Setup
+from ephemerd.ports.errors import Broken
 from ephemerd.ports.store import Loaded, Store
 from ephemerd.ports.system import Clock
 
@@ -38,12 +39,21 @@ def draw_epoch() -> str:
 
 
 def revive(loaded: Loaded) -> Core:
-    """Build the core from the rows of the store; it waits for its `Booted`."""
+    """Build the core from the rows of the store; it waits for its `Booted`. Raises `Broken` for a row that this
+    version cannot read."""
     rows: dict[str, dict[str, Any]] = {
-        kind: {key: codec.decode_row(kind, row) for key, row in of_kind.items()}
+        kind: {key: _decoded(kind, key, row) for key, row in of_kind.items()}
         for kind, of_kind in loaded.rows.items()
     }
     return Core(rows)
+
+
+def _decoded(kind: str, key: str, row: dict[str, Any]) -> Any:
+    try:
+        return codec.decode_row(kind, row)
+    except (ValueError, KeyError, TypeError) as error:
+        todo = "stop the daemon, run `ephemerd store check --set-aside`, or restore a backup"
+        raise Broken(f"the store's row {kind} {key} cannot be read ({error}): {todo}") from error
 
 
 async def recover(store: Store, clock: Clock) -> Life:

@@ -58,7 +58,7 @@ def export(
     if store is not None and (socket is not None or url is not None):
         raise Failure(Exit.USAGE, "--store and a daemon are both given", "keep one of them")
     lines = _from_file(store, segment) if store is not None else _from_daemon(socket, url, segment)
-    written = _write(lines, out)
+    written = write_lines(lines, out)
     if out is not None:
         note(f"{written - 1:,} events written to {out}", quiet=common(context).quiet)
     return Exit.DONE
@@ -100,7 +100,7 @@ def _from_file(store: Path, segment: int | None) -> Iterator[Plain]:
         raise Failure(error.code, str(error), error.todo) from None
 
 
-def _write(lines: Iterable[Plain], out: Path | None) -> int:
+def write_lines(lines: Iterable[Plain], out: Path | None) -> int:
     """Write the lines; a file is made for this user only, and only when there is something to write."""
     waiting = iter(lines)
     first = next(waiting)

@@ -5,6 +5,7 @@ A daemon may write to the file meanwhile; what was committed when a segment is r
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -18,33 +19,41 @@ PAGE = 1000
 
 
 @contextmanager
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a store's file read-only, with one view of it for all that is read; `Broken` with what to do where
+    it cannot be."""
+    if not path.is_file():
+        raise Broken(words.missing(path))
+    with explained(path), closing(connect(path.resolve(), read_only=True)) as connection:
+        if not migrate.check(connection, path, migrate.migrations()):
+            raise Broken(words.foreign(path))
+        connection.execute("BEGIN")
+        try:
+            yield connection
+        except reading.BadRow as error:
+            raise Broken(words.unreadable(path, str(error))) from error
+        finally:
+            connection.rollback()
+
+
+@contextmanager
 def open_journal(path: Path, number: int | None = None) -> Iterator[tuple[Segment, Iterator[JournalEntry]]]:
     """Read a segment and then its entries in their order; the newest segment without a number.
 
     Raises `Broken` (no such file, segment, or a damaged one) or `NewerStore`, with what to do.
     """
-    if not path.is_file():
-        raise Broken(f"there is no store {path}. Name the file of server.store.")
-    with explained(path), closing(connect(path.resolve(), read_only=True)) as connection:
-        if not migrate.check(connection, path, migrate.migrations()):
-            raise Broken(words.foreign(path))
-        connection.execute("BEGIN")  # one view of the file for all that is read
-        try:
-            segment = reading.segment(connection, number)
-            if segment is None:
-                raise Broken(f"{path} has no segment {'at all' if number is None else number}.")
+    with opened(path) as connection:
+        segment = reading.segment(connection, number)
+        if segment is None:
+            raise Broken(f"{path} has no segment {'at all' if number is None else number}.")
 
-            def entries() -> Iterator[JournalEntry]:
-                after = segment.first_seq - 1
-                while page := reading.journal(connection, "", after, PAGE):
-                    for entry in page:
-                        if entry.segment != segment.number:
-                            return
-                        yield entry
-                    after = page[-1].seq
+        def entries() -> Iterator[JournalEntry]:
+            after = segment.first_seq - 1
+            while page := reading.journal(connection, "", after, PAGE):
+                for entry in page:
+                    if entry.segment != segment.number:
+                        return
+                    yield entry
+                after = page[-1].seq
 
-            yield segment, entries()
-        except reading.BadRow as error:
-            raise Broken(words.damaged(path, str(error))) from error
-        finally:
-            connection.rollback()
+        yield segment, entries()

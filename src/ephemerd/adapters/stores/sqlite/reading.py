@@ -21,11 +21,12 @@ def load(connection: sqlite3.Connection) -> Loaded:
     ).fetchone()
     rows: dict[str, dict[str, Plain]] = {}
     for kind, key, data in connection.execute("SELECT kind, id, data FROM record ORDER BY kind, id"):
-        rows.setdefault(kind, {})[key] = _parsed(data, "row", kind, key)
+        rows.setdefault(kind, {})[key] = parsed(data, "row", kind, key)
     return Loaded(name, rows, None if clock[0] is None else (clock[0], clock[1], clock[2]))
 
 
-def _parsed(text: str, *where: object) -> Any:
+def parsed(text: str, *where: object) -> Any:
+    """Return a stored text's value; `BadRow` says where it is from."""
     try:
         return from_text(text)
     except ValueError as error:
@@ -76,7 +77,7 @@ def decisions(
         f"SELECT id, data FROM decision WHERE {where} ORDER BY id {order} LIMIT ?",  # noqa: S608  (our own words)
         (*values, max(limit, 0)),
     )
-    return [_parsed(data, "decision", number) for number, data in found]
+    return [parsed(data, "decision", number) for number, data in found]
 
 
 def _conditions(*wanted: tuple[str, Any]) -> tuple[str, list[Any]]:
@@ -100,7 +101,7 @@ def journal(connection: sqlite3.Connection, subject: str, after: int, limit: int
             (after, max(limit, 0)),
         )
     return [
-        JournalEntry(seq, segment, now, _parsed(event, "journal", seq), commands)
+        JournalEntry(seq, segment, now, parsed(event, "journal", seq), commands)
         for seq, segment, now, event, commands in found
     ]
 
@@ -114,7 +115,7 @@ def segment(connection: sqlite3.Connection, number: int | None) -> Segment | Non
     ).fetchone()
     if found is None:
         return None
-    return Segment(found[0], found[1], _parsed(found[2], "segment", found[0]), found[3])
+    return Segment(found[0], found[1], parsed(found[2], "segment", found[0]), found[3])
 
 
 def subjects_like(connection: sqlite3.Connection, text: str, limit: int) -> list[str]:

@@ -224,4 +224,4 @@ class SqliteStore:
         except (Late, Overloaded) as error:
             raise Broken(f"{self.path}: {error}") from None
         except reading.BadRow as error:
-            raise Broken(words.damaged(self.path, str(error))) from error
+            raise Broken(words.unreadable(self.path, str(error))) from error

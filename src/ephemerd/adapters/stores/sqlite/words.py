@@ -33,9 +33,23 @@ def explain(path: Path, error: BaseException) -> str:
 def damaged(path: Path, what: str) -> str:
     """Return what to do about a file whose content is broken."""
     return (
-        f"{path} is damaged or no database ({what}). Restore a backup, or stop the daemon and save what can"
-        f" be read: sqlite3 {path.name} .recover | sqlite3 repaired.db. Moved away, a new store begins, which"
-        " does not know the runners of the old one."
+        f"{path} is damaged or no database ({what}). Stop the daemon, move {path.name} with the -wal and -shm files"
+        " beside it away, and put a backup (`ephemerd store backup`) in its place; without one, save what can be"
+        f" read: sqlite3 {path.name} .recover | sqlite3 repaired.db. With nothing in its place a new store begins,"
+        " which does not know the runners of the old one."
+    )
+
+
+def missing(path: Path) -> str:
+    """Return what to do where there is no file."""
+    return f"there is no store {path}. Name the file of server.store."
+
+
+def unreadable(path: Path, what: str) -> str:
+    """Return what to do about a row or record whose text cannot be read while the file itself is sound."""
+    return (
+        f"{path} is damaged ({what}). Stop the daemon and run `ephemerd store check --set-aside`: rows that cannot"
+        " be read go into quarantine, and what they stood for is found again; or restore a backup."
     )
 
 

@@ -174,7 +174,7 @@ async def test_what_is_no_database_is_refused(path, content):
     path.write_bytes(content)
     text = await refusal(path, Broken)
     assert "damaged or no database" in text
-    assert "Restore a backup" in text
+    assert "put a backup" in text
 
 
 async def test_a_file_with_broken_pages_is_refused(path):

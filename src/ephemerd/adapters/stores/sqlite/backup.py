@@ -1,0 +1,117 @@
+"""A copy of a store while it is used, and what is changed in one without a daemon."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from pathlib import Path
+
+from ephemerd.adapters.stores.sqlite import migrate, reading, words
+from ephemerd.adapters.stores.sqlite.database import Database, connect, explained, make_file, transaction
+from ephemerd.adapters.stores.sqlite.offline import opened
+from ephemerd.ports.errors import Broken
+from ephemerd.ports.store import SetAside
+
+PAGES = 1024
+Progress = Callable[[int, int], None]
+"""Is told pages done and pages in all."""
+
+
+def backup(path: Path, target: Path, *, replace: bool = False, progress: Progress | None = None) -> int:
+    """Copy a store into one file, as it is at this moment, and check the copy; return its bytes.
+
+    A daemon may work on meanwhile: the copy is one view of the file. It is written beside the target and
+    renamed when it is whole, so that an older backup of that name stays until then. Raises `Broken` or
+    `NewerStore` with what to do; nothing is left then.
+    """
+    if target.exists() and not replace:
+        raise Broken(f"{target} exists already. Name another file, or replace it with --force.")
+    if target.exists() and path.exists() and target.samefile(path):
+        raise Broken(f"{target} is the store itself. Name another file.")
+    beside = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    with opened(path) as source:
+        migrate.check(source, path, migrate.migrations())
+        try:
+            with explained(target):
+                make_file(beside)
+                _copy(source, beside, progress)
+                _sync(beside)
+                beside.replace(target)
+                _sync(target.parent)
+                return target.stat().st_size
+        finally:
+            for file in (beside, Path(f"{beside}-journal"), Path(f"{beside}-wal"), Path(f"{beside}-shm")):
+                with suppress(OSError):
+                    file.unlink(missing_ok=True)
+
+
+def _copy(source: sqlite3.Connection, target: Path, progress: Progress | None) -> None:
+    def told(_: int, remaining: int, total: int) -> None:
+        if progress is not None:
+            progress(total - remaining, total)
+
+    with closing(connect(target)) as copy:
+        source.backup(copy, pages=PAGES, progress=told)
+        copy.execute("PRAGMA journal_mode = DELETE").fetchone()  # one file, whole without a log beside it
+        answer = copy.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if answer != "ok":
+        what = " ".join(str(answer).split())
+        raise Broken(f"the copy is damaged ({what}): `ephemerd store check` says more about the store.")
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def put_aside(path: Path, rows: Iterable[tuple[str, str, str]]) -> int:
+    """Move rows (kind, id, why) into quarantine, in a store without a daemon; return how many there were.
+
+    Raises `StoreHeld` while a daemon has it, `Broken` or `NewerStore` where it cannot be opened.
+    """
+    if not path.is_file():
+        raise Broken(words.missing(path))
+    database, moved = Database(path), 0
+    database.open()
+    try:
+        with explained(path), transaction(database.connection, lambda: True):
+            for kind, key, why in rows:
+                moved += _put_aside(database.connection, kind, key, why)
+    finally:
+        database.close()
+    return moved
+
+
+def _put_aside(connection: sqlite3.Connection, kind: str, key: str, why: str) -> int:
+    connection.execute(
+        "INSERT INTO quarantine (at, forge, delivery, body, error)"
+        " SELECT coalesce((SELECT clock_now FROM store), 0), '', ?3, CAST(data AS BLOB), ?4"
+        " FROM record WHERE kind = ?1 AND id = ?2",
+        (kind, key, f"row {kind} {key}", why),
+    )
+    return connection.execute("DELETE FROM record WHERE kind = ? AND id = ?", (kind, key)).rowcount
+
+
+def quarantine_of(path: Path) -> list[SetAside]:
+    """Read what is in quarantine from a store's file; raises as `survey` does."""
+    with opened(path) as connection:
+        migrate.check(connection, path, migrate.migrations())
+        return reading.set_aside(connection, 0, 2**31)
+
+
+def clear_quarantine_of(path: Path) -> int:
+    """Forget everything in quarantine, in a store without a daemon; raises as `put_aside` does."""
+    if not path.is_file():
+        raise Broken(words.missing(path))
+    database = Database(path)
+    database.open()
+    try:
+        with explained(path):
+            return database.connection.execute("DELETE FROM quarantine").rowcount
+    finally:
+        database.close()
