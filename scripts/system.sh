@@ -8,6 +8,14 @@ set -eu
 # One "package:program" a line: the package is needed where the program is not on PATH.
 needed() {
     cat <<'LIST'
+docker.io:dockerd
+containerd:containerd
+runc:runc
+podman:podman
+nftables:nft
+iproute2:ip
+util-linux:nsenter
+busybox-static:busybox
 LIST
 }
 

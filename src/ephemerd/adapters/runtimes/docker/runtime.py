@@ -1,0 +1,315 @@
+"""`ports.runtime.Runtime` for containers of one engine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
+
+import structlog
+
+from ephemerd.adapters.runtimes.docker import launch, local, specification
+from ephemerd.adapters.runtimes.docker.ending import Ending
+from ephemerd.adapters.runtimes.docker.engine import Engine
+from ephemerd.adapters.runtimes.docker.environment import Environment, report
+from ephemerd.adapters.runtimes.docker.firewall import Firewall, resolvers
+from ephemerd.adapters.runtimes.docker.follow import Follower
+from ephemerd.adapters.runtimes.docker.images import Images
+from ephemerd.adapters.runtimes.docker.look import PODMAN_ARGUMENTS, PS_ARGUMENTS, Look, read_listing
+from ephemerd.adapters.runtimes.docker.options import DockerOptions, EngineOptions
+from ephemerd.adapters.runtimes.docker.reference import Reference, parse_reference
+from ephemerd.adapters.runtimes.docker.rules import Exceptions
+from ephemerd.core.events import FoundEnvironment
+from ephemerd.domain.ids import RunnerId
+from ephemerd.domain.permit import Permit, Warrant
+from ephemerd.domain.verdict import Listing, ProbeReport, Sign
+from ephemerd.ports.errors import Gone, PortError, Refused, RetryLater
+from ephemerd.ports.runtime import RuntimeSink, StartOrder
+
+log = structlog.get_logger(__name__)
+
+GUARD_EVERY = 60.0
+EXIT_TOLD = 15.0  # how long a destroy waits for the exit to be told before the container goes
+
+
+class DockerRuntime:
+    """Runners as containers of one engine. Belongs to one event loop.
+
+    engine    how the engine is reached
+    options   by pool
+    now       the shell clock, ms
+    epoch     the process life that permits must name
+    """
+
+    kind = "docker"
+    probes = True
+
+    def __init__(
+        self,
+        engine: EngineOptions,
+        options: Mapping[str, DockerOptions],
+        *,
+        now: Callable[[], int],
+        epoch: Callable[[], str],
+    ) -> None:
+        self.engine = Engine(engine)
+        self.images = Images(self.engine)
+        self._options = dict(options)
+        self._now = now
+        self._epoch = epoch
+        self._sink: RuntimeSink | None = None
+        self._known: dict[str, Environment] = {}
+        self._followers: dict[str, asyncio.Task[None]] = {}
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._starting: set[str] = set()
+        self._preparing: set[asyncio.Task[None]] = set()
+        self._guard: asyncio.Task[None] | None = None
+        isolated = [each for each in options.values() if each.network == "isolated"]
+        allow = tuple(address for each in isolated for address in each.allow)
+        servers = tuple(address for each in isolated for address in each.dns) or resolvers()
+        self.firewall = Firewall(engine.nft, Exceptions(allow, servers))
+
+    def attach(self, sink: RuntimeSink) -> None:
+        """Also begins to fetch images that are missing, so that the first job need not wait for them."""
+        self._sink = sink
+        for options in {each.image: each for each in self._options.values()}.values():
+            if options.pull != "never":
+                task = asyncio.create_task(self.images.prepare(options), name=f"prepare {options.image}")
+                self._preparing.add(task)
+                task.add_done_callback(self._preparing.discard)
+
+    async def start(self, order: StartOrder) -> str:
+        options = self._configured(order.pool)
+        async with self._locked(order.runner):
+            self._starting.add(order.runner)
+            try:
+                about = await self.engine.about()
+                container = await launch.already(self.engine, order)
+                if container is None:
+                    image = await self.images.ready(options)
+                    guard = partial(self._guarded, order.store)
+                    container = await launch.start(self.engine, order, options, image, guard)
+            finally:
+                self._starting.discard(order.runner)
+            environment = self._hold(launch.reference_of(about, order, container))
+            if order.runner not in self._followers:
+                self._follow(environment)
+        return str(environment.reference)
+
+    async def watch(self, runner: RunnerId, pool: str, environment: str) -> None:
+        found = await self._resolve(environment, runner)
+        state = await self.engine.state(found.reference.container)
+        found.pid = state.pid
+        old = self._followers.pop(runner, None)
+        if old is not None:
+            old.cancel()
+            await asyncio.gather(old, return_exceptions=True)
+        self._tell(found, tuple(found.evidence.history))
+        self._follow(found)
+
+    async def probe(self, runner: RunnerId, environment: str) -> ProbeReport:
+        found = await self._resolve(environment, runner)
+        limit = found.options.probe_timeout
+        try:
+            async with asyncio.timeout(limit):
+                return report(found, await self._ask(found))
+        except TimeoutError:
+            raise RetryLater(f"the look at the container did not end within {limit:g} s") from None
+
+    async def destroy(self, environment: str, permit: Permit) -> None:
+        found = await self._resolve(environment)
+        async with self._locked(found.reference.runner):
+            self._check(found, environment, permit)
+            ending = Ending(self.engine, found, partial(self._look, found))
+            if permit.polite:
+                await ending.ask_to_stop()
+                return
+            if permit.warrant is Warrant.ENDED:
+                await ending.must_have_ended()
+            await ending.end()
+            await self._exit_told(found)
+            await ending.remove()
+            found.mirror.close()
+            self._known.pop(str(found.reference), None)
+
+    async def list(self, store: str) -> list[FoundEnvironment]:
+        about = await self.engine.about()
+        found, named = [], set(self._starting)
+        for entry in await self.engine.containers(store):
+            marks = entry.get("Labels") or {}
+            runner, pool = marks.get(specification.RUNNER), marks.get(specification.POOL)
+            if marks.get(specification.STORE) != store or not runner or not pool:
+                continue
+            named.add(runner)
+            if runner in self._starting:
+                continue
+            reference = Reference(runner, pool, store, about.id, str(entry["Id"]))
+            with contextlib.suppress(Gone):
+                state = await self.engine.state(reference.container)
+                ended = not state.running
+                found.append(FoundEnvironment(RunnerId(runner), str(reference), pool, ended, state.code))
+        await self._clear_networks(store, named)
+        return found
+
+    async def close(self) -> None:
+        tasks = [*self._followers.values(), *self._preparing]
+        if self._guard is not None:
+            tasks.append(self._guard)
+        self._followers.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for environment in self._known.values():
+            environment.mirror.close()
+        await self.images.close()
+        await self.engine.close()
+        self._sink = None
+
+    # Below: how.
+
+    def _configured(self, pool: str) -> DockerOptions:
+        options = self._options.get(pool)
+        if options is None:
+            raise Refused(f"pool {pool!r} has no containers on this engine")
+        return options
+
+    def _hold(self, reference: Reference) -> Environment:
+        """Return what is held of a container. Runners outlive their pool's configuration: another pool of the
+        engine then says where logs are kept."""
+        known = self._known.get(str(reference))
+        if known is None:
+            options = self._options.get(reference.pool) or next(iter(self._options.values()))
+            known = self._known[str(reference)] = Environment(reference, options)
+        return known
+
+    async def _resolve(self, environment: str, runner: RunnerId | None = None) -> Environment:
+        reference = parse_reference(environment)
+        if reference is None:
+            raise Refused(f"{environment!r} is no container's reference")
+        if runner is not None and reference.runner != runner:
+            raise Refused(f"the environment belongs to {reference.runner}, not to {runner}")
+        if environment not in self._known:
+            about = await self.engine.about()
+            if reference.engine != about.id:
+                raise RetryLater(
+                    f"the container is on another engine ({reference.engine}): let the host name that one"
+                )
+        return self._hold(reference)
+
+    def _check(self, found: Environment, environment: str, permit: Permit) -> None:
+        if permit.environment != environment or permit.runner != found.reference.runner:
+            raise Refused("the permit names another environment")
+        if permit.epoch != self._epoch():
+            raise Refused("the permit belongs to another process life")
+        if self._now() > permit.expires:
+            raise Refused("the permit has expired")
+
+    def _follow(self, environment: Environment) -> None:
+        runner = environment.reference.runner
+
+        def exited(code: int | None, leftovers: int) -> None:
+            if self._sink is not None:
+                self._sink.exited(RunnerId(runner), code, leftovers)
+
+        follower = Follower(
+            environment,
+            self.engine,
+            read=partial(self._read, environment),
+            ask=partial(self._ask, environment),
+            exited=exited,
+        )
+        self._followers[runner] = asyncio.create_task(follower.run(), name=f"follow {runner}")
+
+    def _tell(self, environment: Environment, signs: Sequence[tuple[Sign, str]]) -> None:
+        everything = environment.options.follow == "all"
+        for sign, detail in signs:
+            if self._sink is not None and (everything or sign is Sign.LISTENING):
+                self._sink.sign(RunnerId(environment.reference.runner), sign, detail)
+
+    async def _ask(self, environment: Environment) -> Look:
+        """Look at the processes, then at the files."""
+        seen = await self._look(environment)
+        for pid in seen.workers:
+            self._tell(environment, environment.evidence.saw_worker((environment.reference.container, pid)))
+        await self._read(environment)
+        return seen
+
+    async def _look(self, environment: Environment) -> Look:
+        """Look at the processes: directly where they are this machine's, by the engine otherwise."""
+        container = environment.reference.container
+        state = await self.engine.state(container)
+        environment.pid = state.pid
+        if not state.running:
+            return Look(Listing.EMPTY, detail="the container has ended")
+        if self.engine.on_this_machine:
+            seen = await asyncio.to_thread(local.look, state.pid, container)
+            if seen is not None:
+                return seen
+        about = await self.engine.about()
+        if about.podman:
+            titles, rows = await self.engine.top(container, PODMAN_ARGUMENTS)
+            return read_listing(titles, rows, 1)
+        titles, rows = await self.engine.top(container, None if about.windows else PS_ARGUMENTS)
+        return read_listing(titles, rows, state.pid)
+
+    async def _read(self, environment: Environment) -> None:
+        """Look at the files: bring the copies up to date and tell the signs in them."""
+        container, mirror = environment.reference.container, environment.mirror
+        near = self.engine.on_this_machine and environment.pid and not environment.far
+        if not (near and await asyncio.to_thread(mirror.sync_local, environment.pid, container)):
+            if near:
+                # Not to be had directly: from now on by the engine, if the container is still there.
+                environment.far = (await self.engine.state(container)).running
+            archive = None
+            with contextlib.suppress(Gone):
+                archive = await self.engine.read(container, mirror.perf_path)
+            await asyncio.to_thread(mirror.sync_archive, archive)
+        told = await asyncio.to_thread(environment.evidence.refresh, self._now())
+        self._tell(environment, told)
+
+    async def _exit_told(self, environment: Environment) -> None:
+        """Wait until the follower has told the exit, before what it tells it from is removed."""
+        follower = self._followers.get(environment.reference.runner)
+        if follower is not None:
+            await asyncio.wait((follower,), timeout=EXIT_TOLD)
+            follower.cancel()
+            await asyncio.gather(follower, return_exceptions=True)
+            self._followers.pop(environment.reference.runner, None)
+
+    async def _clear_networks(self, store: str, named: set[str]) -> None:
+        """Remove networks whose container was never made, or is gone."""
+        for network in await self.engine.networks(store):
+            marks = network.get("Labels") or {}
+            runner = marks.get(specification.RUNNER)
+            if marks.get(specification.STORE) == store and runner and runner not in named | self._starting:
+                with contextlib.suppress(PortError):
+                    await self.engine.remove_network(str(network["Id"]))
+
+    async def _guarded(self, store: str) -> None:
+        """Put the packet filter in place, and look after it from now on."""
+        await self.firewall.ready(store)
+        if self._guard is None:
+            self._guard = asyncio.create_task(self._keep_guard(store), name="packet filter")
+
+    async def _keep_guard(self, store: str) -> None:
+        while True:
+            await asyncio.sleep(GUARD_EVERY)
+            try:
+                await self.firewall.ready(store)
+            except PortError as error:
+                log.error("runners are not isolated at the moment", error=error.detail)
+
+    @contextlib.asynccontextmanager
+    async def _locked(self, runner: str) -> AsyncIterator[None]:
+        """One start or destroy of a runner at a time; the lock goes with the last who wants it."""
+        lock, wanted = self._locks.get(runner, (asyncio.Lock(), 0))
+        self._locks[runner] = (lock, wanted + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, wanted = self._locks[runner]
+            self._locks[runner] = (lock, wanted - 1)
+            if wanted == 1:
+                del self._locks[runner]

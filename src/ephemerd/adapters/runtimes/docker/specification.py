@@ -1,0 +1,184 @@
+"""What a container and its network are created as. Pure: everything that isolates a runner is written here.
+
+The credential is in none of it: it travels as a file that the first process reads and removes before the
+listener starts, so that neither labels nor arguments nor the engine's own records ever hold it.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Mapping
+from typing import Any
+
+from ephemerd.adapters.runtimes.docker.options import DockerOptions
+from ephemerd.adapters.runtimes.docker.reference import bridge_name
+from ephemerd.ports.errors import Broken
+from ephemerd.ports.runtime import StartOrder
+
+STORE, RUNNER, POOL = "ephemerd.store", "ephemerd.runner", "ephemerd.pool"
+FOLDER = "/.ephemerd"
+LISTENER = "bin/Runner.Listener"
+LOG_MOST = "32m"
+TOOLS = "/opt/hostedtoolcache"
+
+SCRIPT = f"""\
+# The container's first process: hands the listener its configuration, stays above it, and ends only when the
+# listener and every worker have ended, with the listener's code.
+cd "$1" || exit 125
+IFS= read -r blob < {FOLDER}/jit || [ -n "$blob" ] || exit 125
+rm -f {FOLDER}/jit
+[ ! -e {FOLDER}/jit ] || exit 125
+mkdir -p "$RUNNER_PERFLOG" || exit 125
+ACTIONS_RUNNER_INPUT_JITCONFIG=$blob
+export ACTIONS_RUNNER_INPUT_JITCONFIG
+(exec sh -c 'echo $$ > {FOLDER}/pid; exec "$0" run' "$1/{LISTENER}")
+code=$?
+unset ACTIONS_RUNNER_INPUT_JITCONFIG blob
+works() {{
+  for entry in /proc/[0-9]*; do
+    name=
+    read -r name < "$entry/comm" 2>/dev/null
+    [ "$name" = Runner.Worker ] && return 0
+  done
+  return 1
+}}
+while works; do sleep 1; done
+exit $code
+"""
+INTERRUPT = ["sh", "-c", f'read -r pid < {FOLDER}/pid && kill -INT "$pid"']
+
+
+def labels(order: StartOrder) -> dict[str, str]:
+    """Return what tells that something is ours, and whose."""
+    return {STORE: order.store, RUNNER: order.runner, POOL: order.pool}
+
+
+def container(
+    order: StartOrder, options: DockerOptions, environment: Mapping[str, str], network: str | None
+) -> dict[str, Any]:
+    """Return the container of an order.
+
+    environment   what the listener gets beside what is promised to it
+    network       the id of its own network; None where the pool has none
+    """
+    variables = {
+        **environment,
+        "ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE": "1",
+        "RUNNER_PERFLOG": f"{options.runner_root}/_perf",
+        "EPHEMERD_RUNNER": order.runner,
+    }
+    if options.tool_cache is not None:
+        variables.setdefault("RUNNER_TOOL_CACHE", TOOLS)
+    made: dict[str, Any] = {
+        "Image": options.image,
+        "Entrypoint": ["sh", f"{FOLDER}/parent", options.runner_root],
+        "Cmd": [],
+        "WorkingDir": options.runner_root,
+        "Env": [f"{name}={value}" for name, value in variables.items()],
+        "Labels": labels(order),
+        "Hostname": order.runner[:63],
+        "Tty": False,
+        "OpenStdin": False,
+        "NetworkDisabled": options.network == "none",
+        "HostConfig": _host(options, network),
+    }
+    if options.user is not None:
+        made["User"] = options.user
+    return made
+
+
+def _host(options: DockerOptions, network: str | None) -> dict[str, Any]:
+    host: dict[str, Any] = {
+        "RestartPolicy": {"Name": "no"},
+        "AutoRemove": False,
+        "Privileged": False,
+        "CapDrop": ["ALL"],
+        "CapAdd": list(options.capabilities),
+        "SecurityOpt": [] if options.new_privileges else ["no-new-privileges"],
+        "IpcMode": "private",
+        "PidsLimit": options.pids,
+        "NetworkMode": options.network if options.network in ("host", "none") else network,
+        "LogConfig": {"Type": "json-file", "Config": {"max-size": LOG_MOST}},
+        "Mounts": _mounts(options),
+    }
+    if options.memory is not None:
+        host |= {"Memory": options.memory, "MemorySwap": options.memory}
+    if options.cpus is not None:
+        host["NanoCpus"] = round(options.cpus * 1e9)
+    if options.shm is not None:
+        host["ShmSize"] = options.shm
+    if options.disk is not None:
+        host["StorageOpt"] = {"size": str(options.disk)}
+    if options.work_tmpfs is not None:
+        size = f"rw,exec,nosuid,nodev,mode=1777,size={options.work_tmpfs}"
+        host["Tmpfs"] = {f"{options.runner_root}/_work": size}
+    if options.dns:
+        host["Dns"] = list(options.dns)
+    return host
+
+
+def _mounts(options: DockerOptions) -> list[dict[str, Any]]:
+    """The runner application and the tool cache, read only; nothing else of the machine, least of all a socket."""
+    mounts = []
+    if options.application is not None:
+        for part in ("bin", "externals"):
+            source = options.application / part
+            if part == "bin" or source.is_dir():
+                mounts.append((str(source), f"{options.runner_root}/{part}"))
+    if options.tool_cache is not None:
+        mounts.append((str(options.tool_cache), TOOLS))
+    return [
+        {"Type": "bind", "Source": source, "Target": target, "ReadOnly": True} for source, target in mounts
+    ]
+
+
+def network(order: StartOrder, subnet: str | None) -> dict[str, Any]:
+    """Return a network for one runner, with a bridge that the packet filter knows by its name."""
+    made: dict[str, Any] = {
+        "Name": order.runner,
+        "CheckDuplicate": True,
+        "Driver": "bridge",
+        "Internal": False,
+        "EnableIPv6": False,
+        "Labels": labels(order),
+        "Options": {
+            "com.docker.network.bridge.name": bridge_name(order.store, order.runner),
+            "com.docker.network.bridge.enable_icc": "false",
+        },
+    }
+    if subnet is not None:
+        made["IPAM"] = {"Driver": "default", "Config": [{"Subnet": subnet}]}
+    return made
+
+
+def account_in(passwd: bytes, user: str) -> tuple[int, int] | None:
+    """Return the numbers of a user, given as NAME, NUMBER or either with :GROUP, by the image's own accounts.
+
+    Only the user counts here: what is handed over is for nobody else.
+    """
+    name = user.partition(":")[0] or "root"
+    entries = (line.split(":") for line in passwd.decode(errors="replace").splitlines())
+    for entry in entries:
+        if len(entry) > 3 and name in (entry[0], entry[2]) and entry[2].isdigit() and entry[3].isdigit():
+            return int(entry[2]), int(entry[3])
+    return (int(name), 0) if name.isdigit() else (0, 0) if name == "root" else None
+
+
+def handover(credential: str, owner: tuple[int, int]) -> bytes:
+    """Return the archive that brings the script and the credential into a container, for its user alone."""
+    if "\n" in credential or "\0" in credential or not credential:
+        raise Broken("the runner's configuration is empty or has more than one line")
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w") as tar:
+        folder = tarfile.TarInfo(FOLDER.strip("/"))
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o700
+        folder.uid, folder.gid = owner
+        tar.addfile(folder)
+        for name, mode, text in (("parent", 0o500, SCRIPT), ("jit", 0o600, credential + "\n")):
+            content = text.encode()
+            entry = tarfile.TarInfo(f"{FOLDER.strip('/')}/{name}")
+            entry.mode, entry.size = mode, len(content)
+            entry.uid, entry.gid = owner
+            tar.addfile(entry, io.BytesIO(content))
+    return written.getvalue()
