@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ephemerd.core.index import Index, is_supply
+from ephemerd.core.index import Index
 from ephemerd.core.state import State
 from ephemerd.domain.job import ENDED_STATUSES, JobStatus
 from ephemerd.domain.labels import SEPARATOR
-from ephemerd.domain.runner import FINAL, HOLDS_SLOT, LIVE, UNBOUND, Runner, RunnerState
+from ephemerd.domain.runner import FINAL, HOLDS_SLOT, UNBOUND, Runner, RunnerState
 
 
 def validate(state: State) -> list[str]:
@@ -85,8 +85,6 @@ def _row(row: Runner) -> Iterator[str]:
         yield f"runner {row.id}: {row.state.value} in the gate"
     if row.consumes and row.job is not None:
         yield f"runner {row.id}: its job has a name, and it stands for another"
-    if is_supply(row) and row.state not in LIVE:
-        yield f"runner {row.id}: supply that is not live"
     unnamed = row.registration is None and row.environment is None and not row.adopted
     if unnamed and row.state in (RunnerState.LISTENING, RunnerState.RUNNING):
         yield f"runner {row.id}: {row.state.value} without a registration"

@@ -333,3 +333,39 @@ def test_the_world_is_listed_at_once() -> None:
         cm.ListJobs(LIB),
         cm.ListRegistrations(LIB),
     )
+
+
+def test_a_host_that_is_no_longer_configured_makes_nothing_and_comes_back() -> None:
+    world = World()
+    both = Setup(
+        (pool(), pool("big", labels=GPU, host="there")), (Host("here", 1), Host("there", 1)), Policy()
+    )
+    world.restart(setup=both)
+    world.restart(setup=Setup(both.pools, both.hosts[:1], Policy()))
+    assert not world.core.state.hosts["there"].configured
+    assert world.planned(1, labels=GPU) == []
+    step = world.restart(setup=both)
+    assert world.core.state.hosts["there"].configured
+    assert len(of(step.commands, cm.Register)) == 1
+
+
+def test_without_a_probe_nothing_is_looked_at_after_a_start_and_the_rules_need_no_look() -> None:
+    world = World(pool(probes=False))
+    (name,) = world.listening(1)
+    step = world.restart()
+    assert of(step.commands, cm.ProbeRunner) == []
+    assert world.runner(name).seen_after_start
+
+
+def test_one_in_the_gate_is_not_probed_beside_it_after_a_start() -> None:
+    """Its environment is found only after an order had opened the gate: one question at a time."""
+    world = World(lists=False)
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.restart()
+    world.feed(ev.KillOrdered("ann", name, "cleaning up"))
+    assert world.count(cm.LookUpRunner) == 1
+    found = ev.FoundEnvironment(name, f"env-{name}", "small", ended=False)
+    step = world.feed(ev.EnvironmentsListed("here", (found,), True))
+    assert of(step.commands, cm.ProbeRunner) == []
+    assert not world.runner(name).seen_after_start

@@ -436,3 +436,16 @@ def test_one_probe_at_a_time_after_a_start():
     world.probed(name, IDLE)
     assert world.rules(name) == "operator"
     assert len(world.commands(ProbeRunner, name)) == 2
+
+
+def test_flag_true_adds_no_soft_sign_to_a_runner_that_has_a_hard_one():
+    world = World()
+    name = world.finishing()
+    world.wait(MINUTE)
+    assert world.rules(name) == "finished"
+    before = world.row(name)
+    world.probed(name, UNKNOWN)
+    world.flag(name, busy=True)
+    assert world.outcomes(name)[-1] == ("finished", "vetoed", "busy", "forge")
+    assert (world.row(name).soft_last, world.row(name).signs) == (before.soft_last, before.signs)
+    assert world.row(name).known == world.now

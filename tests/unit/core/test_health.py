@@ -8,10 +8,24 @@ from ephemerd.core.health import Health, assess
 from ephemerd.core.waiting import why_waiting
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.job import ForgeStatus
-from ephemerd.domain.pool import Policy, Setup
+from ephemerd.domain.pool import Host, Policy, Setup
 from ephemerd.domain.runner import FenceAnswer
 from ephemerd.domain.verdict import Sign
-from tests.unit.core.world import APP, GPU, MINUTE, NO_ANSWER, SECOND, World, key, of, pool, report, seen
+from tests.unit.core.world import (
+    APP,
+    GPU,
+    HOUR,
+    LIB,
+    MINUTE,
+    NO_ANSWER,
+    SECOND,
+    World,
+    key,
+    of,
+    pool,
+    report,
+    seen,
+)
 
 BROKEN = Fault(Remedy.BROKEN, "the disk is full")
 
@@ -261,3 +275,75 @@ def test_a_refusal_is_counted_and_the_runner_kept() -> None:
     world.deregistered(world.last(cm.Deregister), FenceAnswer.REFUSED)
     assert world.counter("fence_refusals_total") == 1
     assert of(world.sent, cm.Destroy) == []
+
+
+# -- where nothing is wrong, nothing is said -----------------------------------------------------------
+
+
+def test_one_abandoned_environment_is_below_the_limit() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    world.exited(name, leftovers=1)
+    world.feed(ev.DestroyFailed(name, f"env-{name}", BROKEN))
+    assert health(world) == Health("ok", ())
+
+
+def test_demand_that_no_pool_serves_is_never_stuck() -> None:
+    world = World()
+    world.queued(1, labels=("self-hosted", "gpu"))
+    world.wait(20 * MINUTE)
+    assert health(world).status == "degraded"
+
+
+def test_young_demand_is_not_stuck_although_nothing_moved_for_long() -> None:
+    world = World(pool(max_concurrent=0))
+    world.wait(20 * MINUTE)
+    world.queued(1)
+    assert health(world) == Health("ok", ())
+
+
+def test_a_slot_of_another_host_would_not_serve_it() -> None:
+    """Its own host is full of jobs; on the other one a runner listens."""
+    other = pool("big", labels=GPU, host="there", orphan_grace=60 * MINUTE)
+    world = World(pool(), other, hosts=(Host("here", 1), Host("there", 1)), policy=Policy(confirm_after=HOUR))
+    (busy,) = world.listening(8)
+    world.in_progress(8, busy)
+    world.listening(9, labels=GPU)
+    world.queued(1)
+    busy_for(world, 10 * MINUTE)
+    assert not any("Job github/acme/app/1 has waited" in reason for reason in health(world).reasons)
+
+
+def test_a_class_that_is_held_is_a_reason_from_two_minutes_on() -> None:
+    world = World()
+    world.listening(1)
+    world.wait(2 * MINUTE - 1)
+    assert health(world).status == "ok"
+    world.wait(1)
+    assert "is matched but not taken: runner eph-s1-e1-1 satisfies it" in health(world).reasons[0]
+
+
+def test_a_job_that_nobody_knows_has_no_reason() -> None:
+    assert why(World(), 99) == ""
+
+
+def test_an_arrival_in_a_repository_that_no_pool_serves_any_more() -> None:
+    world = World()
+    world.queued(1)
+    world.restart(setup=Setup((pool(scope=LIB),), world.setup.hosts, Policy()))
+    assert why(world) == "no pool serves its repository"
+
+
+def test_the_nearest_pool_names_the_labels_that_are_missing() -> None:
+    world = World(pool("far", labels=("arm",)), pool(), pool("off", labels=("linux", "self-hosted", "x64")))
+    world.queued(1, labels=("self-hosted", "linux", "x64", "gpu"))
+    assert why(world) == "no pool has the label(s) gpu"
+
+
+def test_a_class_that_is_held_says_so() -> None:
+    world = World()
+    world.listening(1)
+    world.wait(30 * SECOND)
+    world.queued(2)
+    assert why(world, 2) == "the forge seems to hold back: a listening runner of its class has not been taken"

@@ -202,3 +202,17 @@ def test_a_job_that_is_taken_in_the_end_owes_nothing() -> None:
     expire(world, name)
     world.queued(2)
     assert world.job(2).not_before == 0
+
+
+def test_a_try_in_vain_says_when_the_next_one_is() -> None:
+    world = World(slots=8)
+    (name,) = world.listening(1)
+    expire(world, name)
+    again = world.last(cm.Register).runner
+    listen(world, again)
+    expire(world, again)
+    assert world.job(1).not_before > world.now
+    seconds = (world.job(1).not_before - world.now) // 1000
+    assert why_waiting(world.core.state, key(1), world.now) == (
+        f"its last try was in vain; next try in {seconds} s"
+    )

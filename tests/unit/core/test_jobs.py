@@ -490,3 +490,41 @@ def test_fp_28_a_listing_finds_what_deliveries_lost() -> None:
     world.waiting.update({key(n): report(n, S.QUEUED) for n in range(1, 4)})
     sent = of(world.wait(5 * MINUTE), cm.Register)
     assert len(sent) == 3
+
+
+def test_an_answer_about_a_job_that_was_never_told_makes_no_row_and_counts_as_an_answer() -> None:
+    world = World()
+    world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
+    assert world.core.state.scope(APP).silent is not None
+    world.feed(ev.JobLookedUp(key(99), 7, report(99, ForgeStatus.QUEUED)))
+    assert world.core.state.jobs == {}
+    assert world.core.state.scope(APP).silent is None
+
+
+@pytest.mark.parametrize("status", [ForgeStatus.COMPLETED, None])
+def test_a_not_found_that_comes_late_leaves_an_ended_job_as_it_is(status: ForgeStatus | None) -> None:
+    world = World(slots=1)
+    (name,) = world.listening(9)
+    world.in_progress(9, name)
+    world.queued(1)
+    world.wait(61 * SECOND)
+    world.exited(name)
+    question = world.last(cm.LookUpJob)
+    world.completed(1, how="cancelled")
+    before = world.job(1)
+    world.job_answer(question, None)
+    assert world.job(1) == before
+
+
+def test_a_question_that_no_scope_can_answer_any_more_is_dropped() -> None:
+    """Asked again was to be after 30 s, and then the pool's scope was another one."""
+    world = World()
+    world.listening(1)
+    world.told(report(1, ForgeStatus.WAITING))
+    world.job_fault(world.last(cm.LookUpJob))
+    assert world.job(1).ask_again is not None
+    world.restart(setup=replace(world.setup, pools=(pool(scope=LIB),)))
+    asked = world.count(cm.LookUpJob)
+    world.wait(5 * MINUTE)
+    assert world.job(1).ask_again is None
+    assert world.count(cm.LookUpJob) == asked

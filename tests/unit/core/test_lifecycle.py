@@ -530,3 +530,17 @@ def test_an_answer_about_another_environment_of_the_runner_is_not_meant() -> Non
     world.feed(ev.EnvironmentDestroyed(name, "another"))
     world.feed(ev.DestroyFailed(name, "another", BROKEN))
     assert world.runner(name).state is S.RETIRING
+
+
+def test_a_polite_stop_that_is_answered_is_no_end() -> None:
+    """The listener was asked to stop and did as it likes: only its exit ends the runner."""
+    world = World(pool(job_timeout=20 * MINUTE))
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    for command in of(world.wait(20 * MINUTE), cm.ProbeRunner):
+        world.probed(command, seen(workers=1))
+    stop = world.last(cm.Destroy)
+    assert stop.permit.polite
+    before = world.runner(name)
+    assert world.feed(ev.EnvironmentDestroyed(name, stop.permit.environment)).changed == ()
+    assert world.runner(name) == before

@@ -338,3 +338,20 @@ def test_an_adopted_listener_that_announces_itself_listens() -> None:
     listed(world, found())
     world.sign(LOST, Sign.LISTENING)
     assert world.runner(LOST).state is S.LISTENING
+
+
+def test_an_answer_that_is_told_twice_is_one_look() -> None:
+    """A runner ended while its registration was looked up: the second look is a minute after the first."""
+    world = World()
+    (name,) = world.listening(1)
+    world.wait(30 * SECOND)
+    command = world.last(cm.LookUpRunner)
+    world.exited(name)
+    world.deregistered(world.last(cm.Deregister), FenceAnswer.NOT_FOUND)
+    answer = ev.RunnerLookedUp(name, command.token, busy=False, connected=True)
+    world.feed(answer)
+    leak = world.runner(name).leak
+    assert leak == world.now
+    world.feed(answer)
+    assert (world.runner(name).leak, world.runner(name).leak_again) == (leak, None)
+    assert not world.runner(name).unregister

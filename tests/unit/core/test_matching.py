@@ -110,3 +110,11 @@ def test_nothing_to_match():
     assert match({"a": 3}, {"p": 2}, {}) == {}
     assert match({"a": 0, "b": -1}, {"p": 2}, {"a": ("p",), "b": ("p",)}) == {}
     assert match({"a": 2}, {"p": 0}, {"a": ("p", "unknown")}) == {}
+
+
+def test_a_chain_moves_one_unit_and_leaves_the_others():
+    """a can use both pools, b only the second, which greedy gave to a twice over."""
+    edges = {"a": ("p", "q"), "b": ("q",), "c": ("p",), "d": ("p",)}
+    flow = match({"a": 3, "b": 1}, {"p": 2, "q": 2}, {"a": ("p", "q"), "b": ("q",)})
+    assert flow == {("a", "p"): 2, ("a", "q"): 1, ("b", "q"): 1}
+    assert sum(match(dict.fromkeys(edges, 2), {"p": 5, "q": 3}, edges).values()) == 8

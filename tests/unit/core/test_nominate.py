@@ -9,6 +9,8 @@ import pytest
 from ephemerd.core import events as ev
 from ephemerd.core.commands import Deregister, LookUpRunner, ProbeRunner
 from ephemerd.core.evolve import replace
+from ephemerd.core.nominate import nominee
+from ephemerd.core.turn import Turn
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus, JobReport
@@ -748,3 +750,26 @@ def test_first_rule_that_holds_is_named():
     world.handle(ev.CordonOrdered("ann", ev.Target.ALL))
     world.wait(2 * SECOND)
     assert world.rules(name) == "surplus"
+
+
+def test_one_whose_fence_was_sent_is_no_spare_that_is_kept():
+    """It is no supply any more, so another one takes its place among the pool's spares."""
+    world = World(pool(min_idle=1))
+    name = world.spare()
+    world.wait(MINUTE)
+    assert world.rules(name) is None
+    world.handle(ev.CordonOrdered("ann", ev.Target.ALL))
+    world.probed(name)
+    world.fenced(name, FenceAnswer.NO_ANSWER, Fault(Remedy.RETRY, "timed out"))
+    world.handle(ev.UncordonOrdered("ann", ev.Target.ALL))
+    world.vouch()
+    world.wait(MINUTE)
+    assert world.rules(name) == "surplus"
+
+
+@pytest.mark.parametrize("make", ["gone", "abandoned", "registering", "retiring"])
+def test_no_rule_nominates_what_has_no_end_to_give(make):
+    world = World()
+    name = getattr(world, make)()
+    row = replace(world.row(name), order_given=Order("ann", "cleaning up", even_if_busy=True, at=1))
+    assert nominee(Turn(world.core.state, world.now), row) is None

@@ -248,3 +248,10 @@ def test_nor_inside_something_else():
 
     with pytest.raises(TypeError, match="gate alone"):
         decode(Destroy, {})
+
+
+def test_nothing_at_all_is_carried_as_null():
+    assert encode(None, None) is None
+    assert decode(None, None) is None
+    with pytest.raises(ValueError, match="expected"):
+        decode(None, 3)

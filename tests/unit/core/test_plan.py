@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,12 @@ from hypothesis import strategies as st
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
+from ephemerd.core.examine import examine
+from ephemerd.core.machine import Core
+from ephemerd.core.plan import is_discharged
+from ephemerd.core.turn import Turn
 from ephemerd.core.validate import validate
+from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus, JobStatus, Told
 from ephemerd.domain.pool import Host
 from ephemerd.domain.runner import RunnerState
@@ -24,6 +30,7 @@ from tests.unit.core.world import (
     NO_ANSWER,
     ORG,
     SECOND,
+    START,
     World,
     key,
     of,
@@ -513,3 +520,34 @@ def test_fp_35_a_start_on_a_foreign_runner_removes_the_demand() -> None:
     world.in_progress(1, "other-node-7")
     assert world.runner(name).surplus_since == world.now
     assert of(world.queued(2), cm.Register) == []
+
+
+def test_a_job_that_is_not_known_is_no_demand() -> None:
+    world = World(slots=1)
+    (name,) = world.listening(1)
+    t = Turn(world.core.state, world.now)
+    assert not is_discharged(t, key(1))
+    assert is_discharged(t, key(99))
+    assert is_discharged(t, None)
+    world.in_progress(1, name)
+    assert is_discharged(t, key(1))
+
+
+def test_a_runner_left_in_planned_is_undone_after_30_s() -> None:
+    """Nothing rests in `planned` but rows that a crash left: its limit holds even without a start's word."""
+    world = World()
+    (name,) = world.planned(1)
+    row = replace(world.runner(name), state=S.PLANNED)
+    core = Core({"runner": {name: row}, "pool": world.core.state.pools, "host": world.core.state.hosts}, 0)
+    core.handle(ev.Woke(), START + 30 * SECOND - 1)
+    assert core.state.runners[name].state is S.PLANNED
+    core.handle(ev.Woke(), START + 30 * SECOND)
+    assert core.state.runners[name].state is S.GONE
+    assert core.state.runners[name].ending == "planned, and nothing was done about it"
+
+
+def test_a_look_at_a_runner_that_is_no_more_changes_nothing() -> None:
+    t = Turn(World().core.state, START)
+    examine(t, RunnerId("eph-s1-e1-99"))
+    step = t.step()
+    assert (step.commands, step.changed) == ((), ())
