@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from ephemerd.app.budget import Bucket, OutOfBudget
 from ephemerd.app.credentials import Credentials
+from ephemerd.app.deadline import within
 from ephemerd.app.inbox import Inbox
 from ephemerd.app.scopes import ScopeBook
 from ephemerd.core import commands as c
@@ -106,13 +107,17 @@ class ForgeCalls:
             self._inbox.tell(e.NameLookedUp(runner, found.id if found else None))
 
     async def look_up_runner(self, command: c.LookUpRunner) -> None:
-        """Get one registration; "not found" is told after what vouches for it."""
+        """Get one registration; "not found" is told after what vouches for it, and where nothing does, what
+        is wrong with the scope."""
         runner, scope, token = command.runner, command.scope, command.token
         try:
             seen = await self._read(scope, lambda: self.forge.runner(scope, command.registration))
         except Gone:
-            await self._vouch(scope, runner)
-            self._inbox.tell(e.RunnerLookedUp(runner, token, missing=True))
+            doubt = await self._vouch(scope, runner)
+            if doubt is None:
+                self._inbox.tell(e.RunnerLookedUp(runner, token, missing=True))
+            else:
+                self._failed(scope, e.RunnerLookedUp(runner, token, fault=doubt.fault()), doubt)
         except PortError as error:
             self._failed(scope, e.RunnerLookedUp(runner, token, fault=error.fault()), error)
         else:
@@ -122,9 +127,9 @@ class ForgeCalls:
         """Get one job; the adapter says `Gone` only where the repository itself answered."""
         job, scope, token = command.job, command.scope, command.token
         try:
-            report = await self._read(scope, lambda: self.forge.job(job))
+            report = await self._read(scope, lambda: self.forge.job(job), vouches=False)
         except Gone:
-            self._answered(scope)
+            self._answered(scope, vouches=False)
             self._inbox.tell(e.JobLookedUp(job, token, missing=True))
         except PortError as error:
             self._failed(scope, e.JobLookedUp(job, token, fault=error.fault()), error)
@@ -139,12 +144,13 @@ class ForgeCalls:
             answer = await self._write(
                 scope, lambda: self.forge.deregister(scope, registration, intent), (FenceAnswer.ACCEPTED,)
             )
+            doubt = await self._vouch(scope, runner) if answer is FenceAnswer.NOT_FOUND else None
         except PortError as error:
-            told = e.FenceAnswered(runner, registration, token, FenceAnswer.NO_ANSWER, error.fault())
-            self._failed(scope, told, error)
+            answer, doubt = FenceAnswer.NO_ANSWER, error
+        if doubt is not None:
+            told = e.FenceAnswered(runner, registration, token, FenceAnswer.NO_ANSWER, doubt.fault())
+            self._failed(scope, told, doubt)
             return
-        if answer is FenceAnswer.NOT_FOUND:
-            await self._vouch(scope, runner)
         if answer is not FenceAnswer.REFUSED:
             self._credentials.drop(runner)
         self._inbox.tell(e.FenceAnswered(runner, registration, token, answer))
@@ -168,7 +174,9 @@ class ForgeCalls:
         """Read the jobs of active runs; each report waits for room in the inbox."""
         scope = command.scope
         try:
-            reports = await self._read(scope, lambda: self.forge.active_jobs(scope), LISTING_LIMIT)
+            reports = await self._read(
+                scope, lambda: self.forge.active_jobs(scope), LISTING_LIMIT, vouches=False
+            )
         except PortError as error:
             self._failed(scope, e.JobsListed(scope, 0, error.fault()), error)
             return
@@ -177,7 +185,7 @@ class ForgeCalls:
         await self._inbox.put(e.JobsListed(scope, len(reports)))
 
     async def _write(
-        self, scope: Scope, call: Callable[[], Awaitable[T]], good: tuple[object, ...] | None = None
+        self, scope: Scope, call: Callable[[], Coroutine[Any, Any, T]], good: tuple[object, ...] | None = None
     ) -> T:
         try:
             await self._bucket.take(BUDGET_WAIT)
@@ -185,17 +193,29 @@ class ForgeCalls:
             raise _NotSent(str(error), after_ms=round(error.after * 1000)) from None
         return await self._call(scope, call, CALL_LIMIT, good)
 
-    async def _read(self, scope: Scope, call: Callable[[], Awaitable[T]], limit: float | None = None) -> T:
-        return await self._call(scope, call, CALL_LIMIT if limit is None else limit, None)
+    async def _read(
+        self,
+        scope: Scope,
+        call: Callable[[], Coroutine[Any, Any, T]],
+        limit: float | None = None,
+        *,
+        vouches: bool = True,
+    ) -> T:
+        return await self._call(scope, call, CALL_LIMIT if limit is None else limit, None, vouches=vouches)
 
     async def _call(
-        self, scope: Scope, call: Callable[[], Awaitable[T]], limit: float, good: tuple[object, ...] | None
+        self,
+        scope: Scope,
+        call: Callable[[], Coroutine[Any, Any, T]],
+        limit: float,
+        good: tuple[object, ...] | None,
+        *,
+        vouches: bool = True,
     ) -> T:
         """Make one call within its deadline; an answer (one of `good`, if given) speaks for the scope."""
         async with self._at_once:
             try:
-                async with asyncio.timeout(limit):
-                    answer = await call()
+                answer = await within(limit, call())
             except TimeoutError:
                 raise RetryLater(f"{self.forge.name} gave no answer within {limit:.0f} s") from None
             except PortError:
@@ -206,23 +226,26 @@ class ForgeCalls:
             finally:
                 self._measure()
         if good is None or answer in good:
-            self._answered(scope)
+            self._answered(scope, vouches=vouches)
         return answer
 
-    async def _vouch(self, scope: Scope, runner: RunnerId) -> None:
-        """Before a "not found" is told: make sure that the scope itself answers, by one cheap GET at most."""
+    async def _vouch(self, scope: Scope, runner: RunnerId) -> PortError | None:
+        """Before a "not found" is told: make sure that the scope itself answers, by one cheap GET at most.
+
+        Where it does not, return why: then "not found" is a lost permission or an outage in disguise.
+        """
         if not self._scopes.fresh(scope, self._clock.now()):
             try:
                 await self._read(scope, lambda: self.forge.find(scope, runner))
             except PortError as error:
-                self._note_fault(scope, error)
-                return
+                return error
         event = self._scopes.vouch(scope, self._clock.now())
         if event is not None:
             self._inbox.tell(event)
+        return None
 
-    def _answered(self, scope: Scope) -> None:
-        event = self._scopes.answered(scope, self._clock.now())
+    def _answered(self, scope: Scope, *, vouches: bool = True) -> None:
+        event = self._scopes.answered(scope, self._clock.now(), vouches=vouches)
         if event is not None:
             self._inbox.tell(event)
 

@@ -6,10 +6,11 @@ import asyncio
 import itertools
 import logging
 import threading
-from collections.abc import Awaitable, Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Coroutine, Iterator, Mapping
+from typing import Any, TypeVar
 
 from ephemerd.app.credentials import Credentials
+from ephemerd.app.deadline import within
 from ephemerd.app.inbox import Inbox
 from ephemerd.core import commands as c
 from ephemerd.core import events as e
@@ -223,10 +224,9 @@ class RuntimeCalls:
             return others[0]
         raise RetryLater(f"pool {pool!r} is not configured; configure it again to end its runners")
 
-    async def _call(self, call: Awaitable[T], limit: float, what: str) -> T:
+    async def _call(self, call: Coroutine[Any, Any, T], limit: float, what: str) -> T:
         try:
-            async with asyncio.timeout(limit):
-                return await call
+            return await within(limit, call)
         except TimeoutError:
             raise RetryLater(f"{what} did not return within {limit:.0f} s") from None
         except PortError:

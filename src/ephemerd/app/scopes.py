@@ -35,10 +35,14 @@ class ScopeBook:
     def __init__(self) -> None:
         self._scopes: dict[Scope, _Scope] = {}
 
-    def answered(self, scope: Scope, now: int) -> ScopeAnswered | None:
-        """Note a normal answer; return the event to tell where it is time for one."""
+    def answered(self, scope: Scope, now: int, *, vouches: bool = True) -> ScopeAnswered | None:
+        """Note a normal answer; return the event to tell where it is time for one.
+
+        vouches   it was about registrations: a token may keep its access to jobs and lose that to runners
+        """
         entry = self._entry(scope)
-        entry.answered = now
+        if vouches:
+            entry.answered = now
         due = TELL_AT_MOST_EVERY if entry.faulted else TELL_EVERY
         if entry.told is not None and now - entry.told < due:
             return None

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
+from ephemerd.app.deadline import within
 from ephemerd.ports.errors import NotStored, PortError
 from ephemerd.ports.runtime import Runtime
 from ephemerd.ports.store import Keep, Pruned, Store, StoreSize
@@ -92,8 +93,7 @@ class Upkeep:
 
 
 async def _tidy(runtime: Runtime) -> None:
-    async with asyncio.timeout(TIDY_LIMIT):
-        await runtime.tidy()
+    await within(TIDY_LIMIT, runtime.tidy())
 
 
 def _sum(one: Pruned, other: Pruned) -> Pruned:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from ephemerd.app import deadline, executor_forge
 from ephemerd.app.executor import Executor, unanswered
 from ephemerd.app.inbox import Inbox
 from ephemerd.core import commands as c
@@ -42,11 +44,11 @@ EPOCH = "abcd"
 class Bench:
     """An executor with fakes around it."""
 
-    def __init__(self, policy: Policy | None = None) -> None:
+    def __init__(self, policy: Policy | None = None, forge: FakeForge | None = None) -> None:
         self.inbox = Inbox()
         self.clock = FakeClock()
         self.meter = FakeMeter()
-        self.forge = FakeForge()
+        self.forge = forge or FakeForge()
         self.runtime = FakeRuntime()
         self.executor = Executor(
             forges={"github": self.forge},
@@ -226,10 +228,59 @@ async def test_a_missing_runner_is_vouched_for_by_one_get_of_the_scope(bench):
     assert len(bench.forge.named("find")) == 1, "the last answer is fresh enough"
 
 
-async def test_a_missing_runner_is_told_unvouched_where_the_scope_is_silent(bench):
+@pytest.mark.parametrize(
+    "error", [Denied("404: check the scope"), RetryLater("502"), Limited("429", after_ms=9)]
+)
+async def test_where_nothing_vouches_for_not_found_it_is_told_as_what_is_wrong_with_the_scope(bench, error):
+    """A token that lost its access gets 404 for everything: nothing of it may read as "gone"."""
     bench.forge.answers["runner"] = Gone("404")
-    bench.forge.answers["find"] = Denied("401")
-    assert await bench.run(c.LookUpRunner(R, SCOPE, 1, 7)) == [e.RunnerLookedUp(R, 7, missing=True)]
+    bench.forge.answers["deregister"] = FenceAnswer.NOT_FOUND
+    bench.forge.answers["find"] = error
+    assert await bench.answers(c.LookUpRunner(R, SCOPE, 1, 7)) == [
+        e.RunnerLookedUp(R, 7, fault=error.fault())
+    ]
+    unanswered_fence = e.FenceAnswered(R, 101, 4, FenceAnswer.NO_ANSWER, error.fault())
+    assert await bench.answers(c.Deregister(intent(), 4)) == [unanswered_fence]
+
+
+async def test_an_answer_about_jobs_does_not_vouch_for_a_missing_runner(bench):
+    """A token can keep its access to jobs and lose that to runners."""
+    bench.forge.answers["job"] = report(1)
+    bench.forge.answers["runner"] = Gone("404")
+    bench.forge.answers["find"] = Denied("404")
+    await bench.run(c.LookUpJob(key(), SCOPE, 1), c.ListJobs(SCOPE))
+    (told,) = await bench.answers(c.LookUpRunner(R, SCOPE, 1, 7))
+    assert (told.missing, told.fault.remedy) == (False, Remedy.DENIED)
+
+
+class Deaf(FakeForge):
+    """A forge whose calls go on when they are cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.over = asyncio.Event()
+
+    async def runner(self, scope, registration):
+        while not self.over.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.over.wait()
+        raise RetryLater("too late")
+
+
+async def test_a_port_call_that_never_returns_holds_nothing_up(monkeypatch):
+    """Not even one that swallows its cancellation: its answer is "none", and its place is free again."""
+    monkeypatch.setattr(executor_forge, "CALL_LIMIT", 0.01)
+    monkeypatch.setattr(executor_forge, "AT_ONCE", 1)
+    monkeypatch.setattr(deadline, "A_MOMENT", 0.01)
+    bench = Bench(forge=Deaf())
+    for token in (1, 2):
+        (told,) = await bench.answers(c.LookUpRunner(R, SCOPE, 1, token))
+        assert told.fault.remedy is Remedy.RETRY
+        assert "within" in told.fault.detail
+    assert deadline.left_behind() == 2
+    bench.forge.over.set()
+    await until(lambda: deadline.left_behind() == 0)
+    await bench.executor.close()
 
 
 async def test_a_fence_not_found_is_vouched_for(bench):

@@ -29,7 +29,7 @@ async def listening(house: House):
     await house.report()
     (order,) = await until(lambda: house.runtime.orders)
     house.runtime.tell(order.runner, Sign.LISTENING)
-    await house.runner(RunnerState.LISTENING)
+    await until(lambda: all(row.environment and row.listening for row in house.runners()))
     return order.runner
 
 
