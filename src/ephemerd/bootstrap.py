@@ -24,13 +24,14 @@ from ephemerd.adapters.stores.sqlite import SqliteStore, open_journal
 from ephemerd.adapters.system.clock import ShellClock
 from ephemerd.adapters.system.loopwatch import LoopWatch
 from ephemerd.adapters.system.notify import Notifier
-from ephemerd.adapters.telemetry.logs import set_level, set_up_logging, wants_color
+from ephemerd.adapters.telemetry.logs import HIDDEN, redacted, set_level, set_up_logging, wants_color
 from ephemerd.adapters.telemetry.meter import Known
 from ephemerd.adapters.telemetry.metrics import Metrics
 from ephemerd.app import inspection
 from ephemerd.app import intake as deliveries
 from ephemerd.app.daemon import Daemon, Ports
 from ephemerd.app.intake import Intake
+from ephemerd.app.logs import Logs
 from ephemerd.app.operator import NotTaken, Operator
 from ephemerd.app.queries import Queries
 from ephemerd.app.reload import Prepared, Reloader
@@ -54,10 +55,10 @@ logger = logging.getLogger(__name__)
 
 Journal = tuple[Segment, Iterator[JournalEntry]]
 
+SHORTEST_SECRET = 6
+"""A secret of ours that is shorter is no secret, and would hide ordinary words in logs."""
 STATUS_EVERY = 5.0
 """Seconds between two lines of status for the service manager."""
-STOP_SHARE = 3 / 7
-"""Of the bound on a destroy (70 s), how much the stop may take, and the kill: 30 s each."""
 
 
 class StartError(Exception):
@@ -455,36 +456,14 @@ def _hooks(effective: Effective, forges: list[str]) -> dict[str, Webhooks]:
     }
 
 
-def _options(effective: Effective, setup: Setup) -> dict[str, ProcessOptions]:
-    """How runners are started, by pool. One process runtime serves all pools of this machine."""
-    settings = effective.settings
-    work_dir = settings.runner.work_dir
-    assert work_dir is not None, "the effective configuration fills it in"
-    wait = setup.policy.retiring_limit / SECOND * STOP_SHARE
-    return {
-        name: ProcessOptions(
-            application=Path(settings.runner.application),
-            work_dir=work_dir,
-            logs_dir=work_dir.with_name("logs"),
-            user=pool.user,
-            allow_root=settings.runner.allow_root,
-            extra_env=settings.runner.extra_env,
-            follow=pool.follow,
-            stop_wait=wait,
-            kill_wait=wait,
-            probe_timeout=setup.policy.probe_timeout / SECOND,
-        )
-        for name, pool in settings.pools.items()
-    }
-
-
 def _bind(
     effective: Effective, parts: Parts, reloader: Reloader | None, open_api: str | None
 ) -> list[Listener]:
     """Bind every socket before any is served: a start that fails has answered nobody."""
     server = effective.settings.server
     assert server.api_socket is not None, "the effective configuration fills it in"
-    api = api_app(parts.queries, parts.operator, parts.metrics.text, reloader=reloader)
+    logs = Logs(parts.daemon, _hiding(effective))
+    api = api_app(parts.queries, parts.operator, parts.metrics.text, reloader=reloader, logs=logs)
     bound: list[Listener] = []
     try:
         webhooks = webhook_app(parts.intake, parts.queries)
@@ -500,6 +479,19 @@ def _bind(
             listener.close()
         raise StartError(Code.ENVIRONMENT, str(error), error.todo) from error
     return bound
+
+
+def _hiding(effective: Effective) -> Callable[[str], str]:
+    """Return what hides secrets in a text: ours by their value, all others by their look."""
+    ours = [value.get_secret_value() for value in effective.vault.values.values()]
+
+    def hide(text: str) -> str:
+        for secret in ours:
+            if len(secret) >= SHORTEST_SECRET:
+                text = text.replace(secret, HIDDEN)
+        return str(redacted(text))
+
+    return hide
 
 
 def _bind_loopback(address: str) -> socket.socket:

@@ -22,7 +22,7 @@ from ephemerd.core.events import Booted, ClockStepped, Reconfigured, Woke
 from ephemerd.core.machine import Core
 from ephemerd.core.step import Note
 from ephemerd.domain.ids import RunnerId
-from ephemerd.domain.pool import SECOND, Setup
+from ephemerd.domain.pool import SECOND, Pool, Setup
 from ephemerd.domain.runner import FINAL, Runner
 from ephemerd.ports.forge import Forge
 from ephemerd.ports.runtime import Runtime
@@ -289,10 +289,19 @@ class Daemon:
     def _reconfigured(self, setup: Setup) -> None:
         """A configuration is committed: from here on a life begins with it, and its pools are served."""
         self.setup = setup
-        by_kind = {runtime.kind: runtime for runtime in self.ports.runtimes.values()}
-        fresh = {pool.name: by_kind[pool.runtime] for pool in setup.pools if pool.runtime in by_kind}
+        fresh = {pool.name: found for pool in setup.pools if (found := self._runtime_for(pool)) is not None}
         self.executor.reconfigure(setup, fresh)
         self._measure.reconfigure({pool.name: pool.runtime for pool in setup.pools})
+
+    def _runtime_for(self, pool: Pool) -> Runtime | None:
+        """Find the runtime of a new pool among those that are there: of its kind, and rather of its host."""
+        state, found = self.core.state, None
+        for name, runtime in self.ports.runtimes.items():
+            if runtime.kind == pool.runtime:
+                if state.host_of(name) == pool.host:
+                    return runtime
+                found = found or runtime
+        return found
 
     def _settled(self) -> bool:
         return self.executor.running == 0 and (not len(self.inbox) or bool(self.pulse.error))

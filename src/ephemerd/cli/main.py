@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import ephemerd
-from ephemerd.cli import check, explain, journal, lab, lab_simulate, operate, serve, store, views
+from ephemerd.cli import check, explain, journal, lab, lab_simulate, logs, operate, serve, store, views
 from ephemerd.cli.failure import Exit, Failure, complain
 from ephemerd.cli.options import FORMATS, LEVELS, Common
 
@@ -39,6 +39,7 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str, str], ...] = (
     ("jobs", views.jobs, "List jobs, and why one still waits.", "jobs --status queued"),
     ("decisions", views.decisions, "List the gate's decisions.", "decisions --outcome vetoed -n 20"),
     ("explain", explain.explain, "Tell the story of a runner or job.", "explain 48213377105"),
+    ("logs", logs.logs, "Show what a runner printed.", "logs eph-k3v9-12 -f"),
     ("kill", operate.kill, "End a runner, if it is idle.", 'kill eph-k3v9-12 --reason "wedged since noon"'),
     ("cordon", operate.cordon, "Start no more runners.", 'cordon linux --reason "new disk"'),
     ("uncordon", operate.uncordon, "End a cordon or drain.", "uncordon linux"),

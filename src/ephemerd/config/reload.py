@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pydantic import SecretStr
 
 from ephemerd.config.effective import Effective
+from ephemerd.config.model import PoolSettings
 from ephemerd.config.show import HIDDEN, toml_value
 from ephemerd.config.tomlfile import KeyPath
 from ephemerd.domain.pool import Setup
@@ -63,7 +64,7 @@ class Compared:
 def running(effective: Effective) -> Running:
     """Return what a daemon runs by that was started with this configuration."""
     settings = effective.settings
-    runtimes = frozenset(pool.runtime for pool in settings.pools.values())
+    runtimes = frozenset(_engine(pool) for pool in settings.pools.values())
     return Running(_texts(effective), dict(effective.vault.values), frozenset(settings.forge), runtimes)
 
 
@@ -95,7 +96,12 @@ def _served(pool: str, now: Running, wanted: Effective) -> bool:
     """Say whether a pool is served after the reload: its forge and its runtime have to be there already."""
     if pool in now.pools():
         return True
-    return wanted.forge_of(pool) in now.forges and wanted.settings.pools[pool].runtime in now.runtimes
+    return wanted.forge_of(pool) in now.forges and _engine(wanted.settings.pools[pool]) in now.runtimes
+
+
+def _engine(pool: PoolSettings) -> str:
+    """What has to be there for a pool: this machine's processes, or one host's engine."""
+    return pool.runtime if pool.runtime == "process" else f"{pool.runtime} on {pool.host}"
 
 
 def _needs_restart(key: tuple[str, ...], now: Running, wanted: Effective) -> str:
@@ -104,6 +110,8 @@ def _needs_restart(key: tuple[str, ...], now: Running, wanted: Effective) -> str
     match key:
         case ("server", name) if name not in LIVE_SERVER_KEYS:
             return "the daemon listens and stores where it began"
+        case ("retention", _):
+            return "how much is kept is read at the start"
         case ("runner", "work_dir"):
             return "runners are found in the folder that the daemon began with"
         case ("forge", name, *rest):

@@ -79,3 +79,24 @@ class Runtime(Protocol):
     async def close(self) -> None:
         """Stop following; end nothing."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One log of a runner: `output` is what the listener prints, the others are its diagnostics."""
+
+    name: str
+    size: int
+
+
+@runtime_checkable
+class KeepsLogs(Protocol):
+    """A runtime whose runners leave logs that can be read, also after they are gone."""
+
+    async def log_files(self, runner: RunnerId) -> Sequence[LogFile]:
+        """List what there is, `output` first, then the newest diagnostics; raises `Gone` where nothing is."""
+        ...
+
+    async def read_log(self, runner: RunnerId, name: str, start: int, most: int) -> bytes:
+        """Read up to `most` bytes from `start` on, nothing beyond the end; raises `Gone`."""
+        ...

@@ -235,6 +235,36 @@ class OrderView:
 
 
 @dataclass(frozen=True, slots=True)
+class LogFileView:
+    """One log of a runner: `output` is what the listener prints, the others are its diagnostics."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogsView:
+    """Which logs of a runner there are; `ended` when nothing is added any more."""
+
+    runner: str
+    ended: bool
+    files: tuple[LogFileView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogPieceView:
+    """Whole lines of a log from byte `start`, secrets hidden; read on from `next`. `end`: so far this is all."""
+
+    runner: str
+    name: str
+    start: int
+    next: int
+    text: str
+    end: bool
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
 class FindingView:
     """One thing that is wrong with a configuration: `level` is `error` or `warning`, `code` the exit code."""
 

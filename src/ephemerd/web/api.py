@@ -17,11 +17,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from ephemerd.app.logs import Logs
 from ephemerd.app.operator import Operator
 from ephemerd.app.queries import Queries
 from ephemerd.app.reload import Reloader
 from ephemerd.web.answers import json_answer, problem
 from ephemerd.web.health import health_routes
+from ephemerd.web.logs import log_routes
 from ephemerd.web.orders import order_routes
 
 MetricsText = Callable[[str], tuple[bytes, str]]
@@ -35,10 +37,13 @@ def api_app(
     *,
     orders: bool = True,
     reloader: Reloader | None = None,
+    logs: Logs | None = None,
 ) -> Starlette:
     """Build the API. Without `orders` it only reads: for a port that others on this machine can open. Without
-    a `reloader` the configuration cannot be read again."""
+    a `reloader` the configuration cannot be read again, without `logs` those of runners cannot be read."""
     routes: list[BaseRoute] = [*health_routes(queries), metrics_route(metrics), *view_routes(queries)]
+    if logs is not None:
+        routes += log_routes(logs)
     if orders:
         routes += order_routes(operator, reloader)
     handlers: Any = {HTTPException: _http_problem, Exception: _unforeseen}

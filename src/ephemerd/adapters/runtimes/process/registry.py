@@ -55,6 +55,14 @@ class Registry:
         except ValueError as error:
             raise Refused(str(error)) from None
 
+    def places(self, runner: str) -> list[Place]:
+        """Return every place where a runner of that name may be, or may have been; none for no such name."""
+        folders = dict.fromkeys((each.work_dir, each.logs_dir) for each in self._options.values())
+        try:
+            return [place_of(runner, work_dir, logs_dir) for work_dir, logs_dir in folders]
+        except ValueError:
+            return []
+
     def add(self, reference: Reference, place: Place) -> Environment:
         """Hold an environment; what is held already keeps its latches."""
         known = self._known.get(reference.runner)

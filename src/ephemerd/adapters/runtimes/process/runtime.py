@@ -13,10 +13,10 @@ from typing import TypeVar
 
 import structlog
 
-from ephemerd.adapters.runtimes.process import cgroup, ending, keep, launch, removal
+from ephemerd.adapters.runtimes.process import cgroup, ending, keep, launch, logs, removal
 from ephemerd.adapters.runtimes.process.environment import Environment, report
 from ephemerd.adapters.runtimes.process.follow import Follower
-from ephemerd.adapters.runtimes.process.identity import Reference
+from ephemerd.adapters.runtimes.process.identity import Place, Reference
 from ephemerd.adapters.runtimes.process.options import ProcessOptions
 from ephemerd.adapters.runtimes.process.processes import Machine, this_machine
 from ephemerd.adapters.runtimes.process.registry import Registry
@@ -26,8 +26,8 @@ from ephemerd.core.events import FoundEnvironment
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.permit import Permit, Warrant
 from ephemerd.domain.verdict import ProbeReport, Sign
-from ephemerd.ports.errors import Broken, PortError, Refused, RetryLater
-from ephemerd.ports.runtime import RuntimeSink, StartOrder
+from ephemerd.ports.errors import Broken, Gone, PortError, Refused, RetryLater
+from ephemerd.ports.runtime import LogFile, RuntimeSink, StartOrder
 
 log = structlog.get_logger(__name__)
 
@@ -147,6 +147,12 @@ class ProcessRuntime:
 
         await self._in(self._slow, tidy)
 
+    async def log_files(self, runner: RunnerId) -> Sequence[LogFile]:
+        return await self._in(self._quick, lambda: logs.files(self._logged(runner)))
+
+    async def read_log(self, runner: RunnerId, name: str, start: int, most: int) -> bytes:
+        return await self._in(self._quick, lambda: logs.read(self._logged(runner), name, start, most))
+
     async def close(self) -> None:
         followers = list(self._followers.values())
         self._followers.clear()
@@ -159,6 +165,13 @@ class ProcessRuntime:
             pool.shutdown(wait=False, cancel_futures=True)
 
     # Below: how.
+
+    def _logged(self, runner: RunnerId) -> Place:
+        """Return where a runner is or was of which logs are left; raise `Gone` where there are none."""
+        for place in self._registry.places(runner):
+            if place.log.exists() or place.root.exists() or place.kept.exists():
+                return place
+        raise Gone(f"no logs of {runner} are kept")
 
     def _resolve(self, runner: RunnerId, environment: str) -> Environment:
         found = self._registry.resolve(environment)
