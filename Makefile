@@ -3,6 +3,7 @@
 # check  the fast subset: lint, format, types, contracts, laws and unit tests
 # test   everything; as root on Debian also system packages (SYSTEM=0 refuses)
 # simulate  the long simulation: five weathers, 40 seeds, 5000 jobs each, on all cores (SIMULATE_ARGS=--json)
+# soak   100,000 jobs through the daemon in virtual time: memory stays flat (SOAK_ARGS=--json; some minutes)
 # lock   resolve the dependencies anew into the hashed lock files
 # clean  remove what the other targets made
 
@@ -11,9 +12,10 @@ SYSTEM ?= 1
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
 SIMULATE_ARGS ?=
+SOAK_ARGS ?=
 BIN := .venv/bin
 
-.PHONY: help setup system demo check lint types contracts unit simulate whole test lock clean
+.PHONY: help setup system demo check lint types contracts unit simulate soak whole test lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -43,6 +45,9 @@ unit: setup
 
 simulate: setup
 	$(BIN)/ephemerd simulate --weather all --jobs 5000 --seeds 1-40 $(SIMULATE_ARGS)
+
+soak: setup
+	$(BIN)/python -m ephemerd.testing.soak $(SOAK_ARGS)
 
 check: lint types contracts unit
 

@@ -136,4 +136,7 @@ def journal(entry: JournalEntry) -> JournalView:
 
 
 def segment(found: Segment) -> SegmentView:
-    return SegmentView(found.number, found.rules, found.first_seq, found.checkpoint.get("rows", {}))
+    checkpoint = found.checkpoint
+    return SegmentView(
+        found.number, found.rules, found.first_seq, checkpoint.get("rows", {}), checkpoint.get("at", 0)
+    )

@@ -64,14 +64,21 @@ def export(
     return Exit.DONE
 
 
-def _first(number: int, rules: str, first_seq: int, rows: Any) -> Plain:
-    return {"kind": "checkpoint", "segment": number, "rules": rules, "first_seq": first_seq, "rows": rows}
+def _first(number: int, rules: str, first_seq: int, rows: Any, stands_at: int) -> Plain:
+    return {
+        "kind": "checkpoint",
+        "segment": number,
+        "rules": rules,
+        "first_seq": first_seq,
+        "stands_at": stands_at,
+        "rows": rows,
+    }
 
 
 def _from_daemon(socket: Path | None, url: str | None, segment: int | None) -> Iterator[Plain]:
     client = connect(socket, url)
     view = client.get(f"segments/{'newest' if segment is None else segment}")
-    yield _first(view["number"], view["rules"], view["first_seq"], view["rows"])
+    yield _first(view["number"], view["rules"], view["first_seq"], view["rows"], view.get("stands_at", 0))
     for entry in client.items("journal", most=sys.maxsize, first=view["first_seq"] - 1):
         if entry["segment"] != view["number"]:
             return
@@ -88,7 +95,10 @@ def _from_file(store: Path, segment: int | None) -> Iterator[Plain]:
 
     try:
         with journal_of(store, segment) as (found, entries):
-            yield _first(found.number, found.rules, found.first_seq, found.checkpoint.get("rows", {}))
+            begun = found.checkpoint
+            yield _first(
+                found.number, found.rules, found.first_seq, begun.get("rows", {}), begun.get("at", 0)
+            )
             for entry in entries:
                 yield {
                     "seq": entry.seq,

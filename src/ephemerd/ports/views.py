@@ -182,12 +182,14 @@ class JournalView:
 @dataclass(frozen=True, slots=True)
 class SegmentView:
     """A journal segment's beginning: the version of the rules that wrote it, the rows it starts from (kind -> id
-    -> row), and the number of its first entry."""
+    -> row), and the number of its first entry. `stands_at` is the time (ms) at which a core stands up from the
+    rows: 0 where a process life begins with them, so that whatever is overdue is due at once."""
 
     number: int
     rules: str
     first_seq: int
     rows: dict[str, Any]
+    stands_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)

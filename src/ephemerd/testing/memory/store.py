@@ -238,8 +238,11 @@ def _write(disk: MemoryDisk, batch: Batch, ready: _Ready, clock: tuple[int, str,
     now = max([clock[0], *(step.now for step in batch.steps)])
     for delivery in batch.deliveries:
         disk.deliveries.setdefault(delivery, now)
-    for old in [delivery for delivery, seen in disk.deliveries.items() if seen < now - DELIVERIES_KEPT]:
-        del disk.deliveries[old]
+    while disk.deliveries:  # in the order in which they came
+        oldest = next(iter(disk.deliveries))
+        if disk.deliveries[oldest] >= now - DELIVERIES_KEPT:
+            break
+        del disk.deliveries[oldest]
     for (kind, name), row in ready.rows.items():
         if row is None:
             disk.rows.get(kind, {}).pop(name, None)

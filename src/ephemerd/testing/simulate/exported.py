@@ -39,7 +39,7 @@ def replay_exported(path: Path, policy: Factory = Gate) -> Report:
             "wrote it"
         )
     scheduler, report = policy(), Report(path.name)
-    scheduler.reload(_rows(first), FROM_ROWS)
+    scheduler.reload(_rows(first), int(first.get("stands_at", FROM_ROWS)))
     different = ""
     for number, line in enumerate(lines, 2):
         event, now, recorded = _entry(number, line)
