@@ -18,7 +18,6 @@ from pathlib import Path
 
 from ephemerd import __version__
 from ephemerd.adapters.forges.github import make_forge, make_webhooks
-from ephemerd.adapters.runtimes.process import ProcessOptions, ProcessRuntime
 from ephemerd.adapters.stores import sqlite
 from ephemerd.adapters.stores.sqlite import SqliteStore, open_journal
 from ephemerd.adapters.system.clock import ShellClock
@@ -40,7 +39,8 @@ from ephemerd.config import reload
 from ephemerd.config.effective import Effective, Examined
 from ephemerd.config.findings import Code, Finding, errors
 from ephemerd.config.units import listen_address, store_path
-from ephemerd.domain.pool import SECOND, Setup
+from ephemerd.domain.pool import SECOND
+from ephemerd.placing import Placing
 from ephemerd.ports.errors import Broken, Denied, NewerStore, PortError, StoreHeld
 from ephemerd.ports.forge import Forge
 from ephemerd.ports.store import JournalEntry, Keep, Segment, SetAside, StoreSize
@@ -173,7 +173,7 @@ class Parts:
     queries: Queries
     operator: Operator
     metrics: Metrics
-    runtime: ProcessRuntime
+    placing: Placing
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +336,7 @@ def _reloader(effective: Effective, parts: Parts, wishes: Wishes, manager: Notif
             return Prepared(None, findings=findings)
         wanted = found.effective
         compared = reload.compare(running, wanted)
-        options = _options(wanted, compared.setup)
+        place = parts.placing.prepared(wanted, compared.setup)
         try:
             hooks = _hooks(wanted, list(running.forges))
         except PortError as error:
@@ -346,7 +346,7 @@ def _reloader(effective: Effective, parts: Parts, wishes: Wishes, manager: Notif
         def apply() -> None:
             nonlocal running
             running = compared.running
-            parts.runtime.reconfigure(options)
+            place()
             parts.intake.replace(hooks)
             if not wishes.log_level:
                 set_level(wanted.settings.server.log_level)
@@ -395,16 +395,15 @@ def build(effective: Effective) -> Parts:
     except PortError as error:
         raise StartError(Code.CONFIGURATION, error.detail, "correct the forge's settings") from error
     epoch = _Epoch()
-    options = _options(effective, setup)
-    runtime = ProcessRuntime(options, now=clock.now, epoch=epoch)
-    runtimes = dict.fromkeys(options, runtime)
+    placing = Placing(effective, setup, now=clock.now, epoch=epoch)
+    runtimes = placing.runtimes(effective)
     store = SqliteStore(_store_path(effective))
     daemon = Daemon(Ports(store, forges, runtimes, clock, metrics.meter), setup, keep=_keep(effective))
     epoch.daemon = daemon
     queries = Queries(daemon, __version__)
     metrics.show(queries.snapshot)
     intake = Intake(hooks, daemon.inbox, metrics.meter)
-    return Parts(daemon, intake, queries, Operator(daemon), metrics, runtime)
+    return Parts(daemon, intake, queries, Operator(daemon), metrics, placing)
 
 
 class _Epoch:

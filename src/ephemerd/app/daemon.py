@@ -102,6 +102,11 @@ class Daemon:
         self.upkeep = Upkeep(
             ports.store, lambda: _each_once(*self.ports.runtimes.values()), ports.clock, keep or Keep()
         )
+        self._places = {
+            (pool.runtime, pool.host): ports.runtimes[pool.name]
+            for pool in setup.pools
+            if pool.name in ports.runtimes
+        }
         self._life: Life | None = None
         self._writer: Writer | None = None
         self._executor: Executor | None = None

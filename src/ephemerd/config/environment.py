@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
 import stat
 import sys
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from ephemerd.config.findings import Code, Finding
 from ephemerd.config.layers import Layers
-from ephemerd.config.model import Settings
+from ephemerd.config.model import HostSettings, PoolSettings, Settings
 from ephemerd.config.paths import is_root
 from ephemerd.config.tomlfile import KeyPath
 
@@ -27,11 +28,16 @@ class Machine:
         self.findings: list[Finding] = []
 
     def run(self) -> list[Finding]:
-        if sys.platform not in {"linux", "darwin"}:
+        processes = [pool for pool in self.settings.pools.values() if pool.runtime == "process"]
+        if processes and sys.platform not in {"linux", "darwin"}:
             self._missing((), f"the process runtime does not know {sys.platform}", "use Linux or macOS")
-        self._application()
+        if any(needs_application(pool) for pool in self.settings.pools.values()):
+            self._application()
         for name, pool in self.settings.pools.items():
-            self._user(("pools", name, "user"), pool.user)
+            if pool.runtime == "process":
+                self._user(("pools", name, "user"), pool.user)
+            else:
+                self._container(name, pool)
         for name, forge in self.settings.forge.items():
             if forge.ca_file is not None and not os.access(forge.ca_file, os.R_OK):
                 what = f"the file {forge.ca_file} cannot be read"
@@ -84,6 +90,30 @@ class Machine:
         else:
             self._shared(key)
 
+    def _container(self, name: str, pool: PoolSettings) -> None:
+        """The engine's socket, and what isolation needs; the engine itself is asked when the daemon runs."""
+        host = self.settings.hosts.get(pool.host) or HostSettings()
+        here = ("hosts", pool.host, "engine")
+        near = host.engine.startswith("unix://")
+        if near and (problem := socket_problem(Path(host.engine.removeprefix("unix://")))):
+            self._missing(
+                here, problem, "start the engine, or correct the path; the daemon's account must reach it"
+            )
+        elif host.engine.startswith("ssh://") and shutil.which("ssh") is None:
+            self._missing(here, "there is no ssh to reach the engine with", "install the OpenSSH client")
+        if pool.container.network != "isolated":
+            return
+        key = ("pools", name, "container", "network")
+        todo = 'write network = "bridge" to go without isolation'
+        if not near:
+            what = "runners of an engine on another machine cannot be isolated from here"
+            self._missing(key, what, f"run the daemon where the engine is, or {todo}")
+        elif not sys.platform.startswith("linux"):
+            self._missing(key, f"runners cannot be isolated on {sys.platform}", todo)
+        elif not is_root() or shutil.which("nft") is None:
+            what = "isolating runners needs root and the program nft"
+            self._missing(key, what, f"run the daemon as root and install nftables, or {todo}")
+
     def _shared(self, key: KeyPath) -> None:
         what = "jobs run as the daemon's own account, so a job could read its secrets and its store"
         todo = "run the daemon as root and name an account for jobs, or serve only whom you trust"
@@ -119,6 +149,26 @@ class Machine:
         for key, folder in wanted:
             if folder is not None and (problem := not_writable(folder)):
                 self._missing(key, problem, "choose another place, or make it writable for the daemon")
+
+
+def needs_application(pool: PoolSettings) -> bool:
+    """Say whether a pool runs this machine's runner application."""
+    return pool.runtime == "process" or pool.container.application == "mount"
+
+
+def socket_problem(path: Path) -> str:
+    """Say why an engine's socket cannot be used; empty where it can."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        return f"the engine's socket {path} cannot be reached ({error.strerror})"
+    if not stat.S_ISSOCK(found.st_mode):
+        return f"{path} is no socket"
+    return (
+        ""
+        if os.access(path, os.R_OK | os.W_OK)
+        else f"the engine's socket {path} may not be used by this account"
+    )
 
 
 def closed_folder(parents: Iterable[Path], uid: int, groups: frozenset[int]) -> Path | None:

@@ -52,8 +52,6 @@ def _forge(forge: ForgeSettings) -> list[tuple[str, str, str]]:
 
 def _pool(pool: PoolSettings) -> list[tuple[str, str, str]]:
     found = []
-    if pool.runtime != "process":
-        found.append(("runtime", f'the runtime "{pool.runtime}"', 'write "process"'))
     if pool.min_idle:
         found.append(("min_idle", "keeping spares ready", "write 0, or leave this key out"))
     return found

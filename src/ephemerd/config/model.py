@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
+from ephemerd.config.container import ContainerSettings, EngineUrl
 from ephemerd.config.policy import PolicySettings
 from ephemerd.config.types import (
     Count,
@@ -83,10 +84,17 @@ class ForgeSettings(Section):
 
 
 class HostSettings(Section):
-    """`[hosts.NAME]`: where environments are placed. In this version all hosts are this machine."""
+    """`[hosts.NAME]`: where environments are placed. Processes run on this machine, containers where the engine is."""
 
     slots: Count | None = Field(
         None, description="Environments at one time; default: the sum of its pools' max_concurrent."
+    )
+    engine: EngineUrl = Field(
+        "unix:///var/run/docker.sock",
+        description="Docker Engine, or Podman's socket, of this host; for pools whose runtime is docker.",
+    )
+    engine_tls: File | None = Field(
+        None, description="Folder with ca.pem, cert.pem and key.pem for an engine at tcp://."
     )
 
 
@@ -102,13 +110,14 @@ class PoolSettings(Section):
         description="What the runner offers. It takes a job whose labels are a subset of these; nothing is "
         "implied."
     )
-    runtime: Annotated[Literal["process", "docker"], Kind("process")] = Field(
-        description="What an environment is. process: plain processes on this machine. docker comes later."
+    runtime: Literal["process", "docker"] = Field(
+        description="What an environment is. process: plain processes on this machine. docker: a container for each "
+        "runner, on the engine of its host."
     )
     user: Annotated[str, Kind("user name")] | None = Field(
         None,
         description="The account that jobs run as; only root can use another than its own. As root one is "
-        "required unless runner.allow_root.",
+        "required unless runner.allow_root. In a container one of the image's accounts; default: the image's own.",
     )
     max_concurrent: PositiveCount = Field(4, description="Most runners of this pool at one time.")
     min_idle: Count = Field(0, description="Spares to keep ready; comes later, must be 0.")
@@ -131,6 +140,7 @@ class PoolSettings(Section):
         description="What is followed of the listener's files. listening: only that it listens; for tests "
         "and demonstrations, since jobs are then learned from the forge alone.",
     )
+    container: ContainerSettings = ContainerSettings()
 
 
 class OrphanSweepSettings(Section):

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from ephemerd.config.effective import Effective
 from ephemerd.config.model import PoolSettings
+from ephemerd.config.model import PoolSettings
 from ephemerd.config.show import HIDDEN, toml_value
 from ephemerd.config.tomlfile import KeyPath
 from ephemerd.domain.pool import Setup
@@ -114,6 +115,8 @@ def _needs_restart(key: tuple[str, ...], now: Running, wanted: Effective) -> str
             return "how much is kept is read at the start"
         case ("runner", "work_dir"):
             return "runners are found in the folder that the daemon began with"
+        case ("hosts", _, "engine" | "engine_tls"):
+            return "connections to engines are made at the start"
         case ("forge", name, *rest):
             there = name in now.forges and name in wanted.settings.forge
             return (

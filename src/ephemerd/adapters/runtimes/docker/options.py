@@ -52,6 +52,8 @@ class DockerOptions:
     follow           "all", or "listening": tell only that a runner listens and that it exited
     stop_wait        from asking the listener to stop to killing
     kill_wait        from killing to giving up
+    logs_age         for how long logs are kept, since they were last written
+    logs_size        how many bytes of them all pools may keep together
     """
 
     image: str
@@ -80,3 +82,5 @@ class DockerOptions:
     stop_wait: float = 30.0
     kill_wait: float = 30.0
     probe_timeout: float = 10.0
+    logs_age: float = 14 * 86_400.0
+    logs_size: int = 2 * 1024**3

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 
 import structlog
 
+from ephemerd.adapters.kit.retention import tidy
 from ephemerd.adapters.runtimes.docker import launch, local, specification
 from ephemerd.adapters.runtimes.docker.ending import Ending
 from ephemerd.adapters.runtimes.docker.engine import Engine
@@ -78,6 +80,11 @@ class DockerRuntime:
                 task = asyncio.create_task(self.images.prepare(options), name=f"prepare {options.image}")
                 self._preparing.add(task)
                 task.add_done_callback(self._preparing.discard)
+
+    def reconfigure(self, options: Mapping[str, DockerOptions]) -> None:
+        """Start runners by these settings from now on; folders have to be as before, and the exceptions of the
+        packet filter stay what they were at the start."""
+        self._options.update(options)
 
     async def start(self, order: StartOrder) -> str:
         options = self._configured(order.pool)
@@ -151,6 +158,14 @@ class DockerRuntime:
                 found.append(FoundEnvironment(RunnerId(runner), str(reference), pool, ended, state.code))
         await self._clear_networks(store, named)
         return found
+
+    async def tidy(self) -> None:
+        living = {environment.reference.runner for environment in self._known.values()} | self._starting
+        for folder in dict.fromkeys(options.logs_dir for options in self._options.values()):
+            options = next(iter(self._options.values()))
+            await asyncio.to_thread(
+                tidy, folder, living, age=options.logs_age, size=options.logs_size, now=time.time()
+            )
 
     async def close(self) -> None:
         tasks = [*self._followers.values(), *self._preparing]

@@ -1,0 +1,151 @@
+"""Which runtime each pool gets, and by which settings it starts runners. Knows the concrete runtimes.
+
+One process runtime serves all pools of processes; each host's engine has a runtime of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ephemerd.adapters.runtimes.process import ProcessOptions, ProcessRuntime
+from ephemerd.config.effective import Effective
+from ephemerd.config.model import HostSettings, PoolSettings
+from ephemerd.domain.pool import SECOND, Setup
+from ephemerd.ports.runtime import Runtime
+
+if TYPE_CHECKING:
+    from ephemerd.adapters.runtimes.docker import DockerOptions, DockerRuntime
+
+STOP_SHARE = 3 / 7
+"""Of the bound on a destroy (70 s), how much the stop may take, and the kill: 30 s each."""
+
+
+class Placing:
+    """The runtimes of a configuration.
+
+    now      the shell clock, ms
+    epoch    the process life that permits must name
+    """
+
+    def __init__(
+        self, effective: Effective, setup: Setup, *, now: Callable[[], int], epoch: Callable[[], str]
+    ) -> None:
+        self._process: ProcessRuntime | None = None
+        self._engines: dict[str, DockerRuntime] = {}
+        pools = effective.settings.pools
+        if any(pool.runtime == "process" for pool in pools.values()):
+            self._process = ProcessRuntime(process_options(effective, setup), now=now, epoch=epoch)
+        for host in dict.fromkeys(pool.host for pool in pools.values() if pool.runtime == "docker"):
+            self._engines[host] = _on_engine(effective, setup, host, now, epoch)
+
+    def runtimes(self, effective: Effective) -> dict[str, Runtime]:
+        """Return the runtimes by pool."""
+        found: dict[str, Runtime] = {}
+        for name, pool in effective.settings.pools.items():
+            runtime = self._process if pool.runtime == "process" else self._engines.get(pool.host)
+            if runtime is not None:
+                found[name] = runtime
+        return found
+
+    def prepared(self, effective: Effective, setup: Setup) -> Callable[[], None]:
+        """Return what makes new runners start by these settings; nothing changes before it is called."""
+        processes = process_options(effective, setup)
+        containers = {host: container_options(effective, setup, host) for host in self._engines}
+
+        def apply() -> None:
+            if self._process is not None:
+                self._process.reconfigure(processes)
+            for host, options in containers.items():
+                self._engines[host].reconfigure(options)
+
+        return apply
+
+
+def process_options(effective: Effective, setup: Setup) -> dict[str, ProcessOptions]:
+    """How processes are started, by pool."""
+    settings = effective.settings
+    work_dir, wait = _work_dir(effective), setup.policy.retiring_limit / SECOND * STOP_SHARE
+    return {
+        name: ProcessOptions(
+            application=Path(settings.runner.application),
+            work_dir=work_dir,
+            logs_dir=work_dir.with_name("logs"),
+            user=pool.user,
+            allow_root=settings.runner.allow_root,
+            extra_env=settings.runner.extra_env,
+            follow=pool.follow,
+            stop_wait=wait,
+            kill_wait=wait,
+            probe_timeout=setup.policy.probe_timeout / SECOND,
+            logs_age=settings.retention.logs / SECOND,
+            logs_size=settings.retention.logs_size,
+        )
+        for name, pool in settings.pools.items()
+        if pool.runtime == "process"
+    }
+
+
+def container_options(effective: Effective, setup: Setup, host: str) -> dict[str, DockerOptions]:
+    """How the containers of a host are started, by pool."""
+    pools = effective.settings.pools.items()
+    return {
+        name: _container(effective, setup, pool)
+        for name, pool in pools
+        if pool.runtime == "docker" and pool.host == host
+    }
+
+
+def _container(effective: Effective, setup: Setup, pool: PoolSettings) -> DockerOptions:
+    from ephemerd.adapters.runtimes.docker import DockerOptions
+
+    runner, given = effective.settings.runner, pool.container
+    work_dir, wait = _work_dir(effective), setup.policy.retiring_limit / SECOND * STOP_SHARE
+    return DockerOptions(
+        image=given.image,
+        pull=given.pull,
+        runner_root=given.runner_root,
+        application=Path(runner.application) if given.application == "mount" else None,
+        logs_dir=work_dir.with_name("container-logs"),
+        files_dir=work_dir.with_name("containers"),
+        user=pool.user,
+        allow_root=runner.allow_root,
+        network=given.network,
+        allow=given.allow,
+        dns=given.dns,
+        subnets=given.subnets,
+        memory=given.memory,
+        cpus=given.cpus,
+        pids=given.pids,
+        shm=given.shm,
+        disk=given.disk,
+        work_tmpfs=given.work_tmpfs,
+        tool_cache=given.tool_cache,
+        capabilities=given.capabilities,
+        new_privileges=given.new_privileges,
+        extra_env=runner.extra_env,
+        follow=pool.follow,
+        stop_wait=wait,
+        kill_wait=wait,
+        probe_timeout=setup.policy.probe_timeout / SECOND,
+        logs_age=effective.settings.retention.logs / SECOND,
+        logs_size=effective.settings.retention.logs_size,
+    )
+
+
+def _on_engine(
+    effective: Effective, setup: Setup, host: str, now: Callable[[], int], epoch: Callable[[], str]
+) -> DockerRuntime:
+    from ephemerd.adapters.runtimes.docker import DockerRuntime, EngineOptions
+
+    settings = effective.settings.hosts.get(host) or HostSettings()
+    reach = EngineOptions(url=settings.engine, tls_dir=settings.engine_tls)
+    options: Mapping[str, DockerOptions] = container_options(effective, setup, host)
+    return DockerRuntime(reach, options, now=now, epoch=epoch)
+
+
+def _work_dir(effective: Effective) -> Path:
+    work_dir = effective.settings.runner.work_dir
+    assert work_dir is not None, "the effective configuration fills it in"
+    return work_dir
