@@ -12,7 +12,6 @@ from pydantic import SecretStr
 
 from ephemerd.config.effective import Effective
 from ephemerd.config.model import PoolSettings
-from ephemerd.config.model import PoolSettings
 from ephemerd.config.show import HIDDEN, toml_value
 from ephemerd.config.tomlfile import KeyPath
 from ephemerd.domain.pool import Setup
