@@ -16,6 +16,7 @@ nftables:nft
 iproute2:ip
 util-linux:nsenter
 busybox-static:busybox
+systemd:systemd-analyze
 LIST
 }
 

@@ -12,7 +12,19 @@ from typing import Annotated, Any
 import typer
 
 import ephemerd
-from ephemerd.cli import check, explain, journal, lab, lab_simulate, logs, operate, serve, store, views
+from ephemerd.cli import (
+    check,
+    explain,
+    install,
+    journal,
+    lab,
+    lab_simulate,
+    logs,
+    operate,
+    serve,
+    store,
+    views,
+)
 from ephemerd.cli.failure import Exit, Failure, complain
 from ephemerd.cli.options import FORMATS, LEVELS, Common
 
@@ -44,6 +56,8 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str, str], ...] = (
     ("cordon", operate.cordon, "Start no more runners.", 'cordon linux --reason "new disk"'),
     ("uncordon", operate.uncordon, "End a cordon or drain.", "uncordon linux"),
     ("drain", operate.drain, "Cordon until no runner is left.", "drain --wait --timeout 2h"),
+    ("install", install.install, "Write a service for the daemon.", "install --dry-run"),
+    ("uninstall", install.uninstall, "Stop and remove that service.", "uninstall --user"),
     ("reload", operate.reload, "Have the daemon read its configuration again.", "reload --json"),
     (
         "simulate",
