@@ -6,22 +6,23 @@ from collections.abc import Iterator
 
 import pytest
 
+from ephemerd.testing.engines.own import may_make_namespaces, why_not
 from tests.conftest import ELSEWHERE
-from tests.e2e.engine import IMAGE, TestEngine, busybox_image, may_make_namespaces, missing
+from tests.e2e.engine import IMAGE, NEEDED, TestEngine, busybox_image
 
 
 @pytest.fixture(scope="session")
 def docker_engine() -> Iterator[TestEngine]:
     """The engine, with the image of the stand-in runner."""
-    lacking = missing()
-    if lacking:
-        pytest.skip(f"not installed: {lacking} (make system installs it as root on Debian)")
+    reason = why_not(NEEDED)
+    if reason:
+        pytest.skip(f"{reason} (make system installs it as root on Debian)")
     if not may_make_namespaces():
         pytest.skip(f"{ELSEWHERE}it needs a root that may make namespaces, as an engine does")
     engine = TestEngine()
     try:
         engine.start()
-        engine.import_image(IMAGE, busybox_image(), "USER runner", "WORKDIR /runner")
+        engine.api.import_image(IMAGE, busybox_image(), "USER runner", "WORKDIR /runner")
         yield engine
     finally:
         engine.stop()

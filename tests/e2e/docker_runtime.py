@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from ephemerd.adapters.runtimes.docker import DockerOptions, DockerRuntime, EngineOptions
 from ephemerd.adapters.runtimes.docker.reference import parse_reference
@@ -116,9 +114,8 @@ class Lab:
         await self.tell(runner, f"leave {code}")
 
     def remains(self, runner: RunnerId) -> list[str]:
-        marks = quote(json.dumps({"label": [f"ephemerd.runner={runner}"]}))
-        containers = self.engine.call("GET", f"/containers/json?all=1&filters={marks}")
-        networks = self.engine.call("GET", f"/networks?filters={marks}")
+        containers = self.engine.api.labelled("containers", f"ephemerd.runner={runner}")
+        networks = self.engine.api.labelled("networks", f"ephemerd.runner={runner}")
         folders = self.options.files_dir.glob(f"*{runner}*")
         return [
             *(f"container {each['Names']}" for each in containers),

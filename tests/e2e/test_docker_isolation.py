@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from ephemerd.adapters.runtimes.docker.reference import bridge_name, bridge_prefix
 from ephemerd.adapters.runtimes.docker.rules import Exceptions, render, table_name
+from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.verdict import Sign
 from ephemerd.ports.errors import Broken
 from ephemerd.ports.runtime import StartOrder
@@ -30,9 +32,15 @@ async def lab(docker_engine: TestEngine):
     made = Lab(docker_engine)
     yield made
     await made.close()
-    subprocess.run(
-        [*docker_engine.enter, "nft", "delete", "table", "inet", table_name(STORE)], capture_output=True
-    )
+    nft(*docker_engine.enter, change=("delete", "table", *TABLE))
+
+
+TABLE = ("inet", table_name(STORE))
+
+
+def nft(*enter: str, change: Sequence[str]) -> int:
+    """Change the packet filter behind a command that enters a network; return the exit code."""
+    return subprocess.run([*enter, "nft", *change], capture_output=True, timeout=60).returncode
 
 
 async def begun(lab: Lab, *runners, **changes):
@@ -120,10 +128,8 @@ async def test_what_is_allowed_by_name_is_reached_and_no_more(lab: Lab):
 
 async def test_rules_that_somebody_removed_are_put_back(lab: Lab):
     runtime = await begun(lab)
-    command = [*lab.engine.enter, "nft"]
-    table = ("inet", table_name(STORE))
-    for change in (["delete", "table", *table], ["flush", "chain", *table, "passing"]):
-        subprocess.run([*command, *change], check=True, capture_output=True)
+    for change in (("delete", "table", *TABLE), ("flush", "chain", *TABLE, "passing")):
+        assert nft(*lab.engine.enter, change=change) == 0
         await runtime.firewall.ready(STORE)
         with listening(lab.engine.beyond) as port:
             assert not await reaches(lab, FIRST, "10.9.8.7", port), change
@@ -147,7 +153,7 @@ async def test_a_network_of_an_engine_elsewhere_is_refused(lab: Lab):
         with pytest.raises(Exception, match="not on this machine"):
             await runtime.start(StartOrder(FIRST, POOL, STORE, SECRET))
     finally:
-        subprocess.run(["nft", "delete", "table", "inet", table_name(STORE)], capture_output=True)
+        nft(change=("delete", "table", *TABLE))
     assert lab.remains(FIRST) == []
 
 
@@ -156,7 +162,7 @@ async def test_networks_are_carved_out_of_a_range(lab: Lab):
     found = {address_of(lab, runner)[0] for runner in (FIRST, SECOND)}
     assert len(found) == 2
     assert all(address.startswith("10.201.0.") for address in found)
-    third = lab.runtimes[0].start(StartOrder("eph-contract-third", POOL, STORE, SECRET))
+    third = lab.runtimes[0].start(StartOrder(RunnerId("eph-contract-third"), POOL, STORE, SECRET))
     with pytest.raises(Broken, match="subnets"):
         await third
 
