@@ -14,6 +14,7 @@ import typer
 import ephemerd
 from ephemerd.cli import (
     check,
+    drain,
     explain,
     install,
     journal,
@@ -55,7 +56,7 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str, str], ...] = (
     ("kill", operate.kill, "End a runner, if it is idle.", 'kill eph-k3v9-12 --reason "wedged since noon"'),
     ("cordon", operate.cordon, "Start no more runners.", 'cordon linux --reason "new disk"'),
     ("uncordon", operate.uncordon, "End a cordon or drain.", "uncordon linux"),
-    ("drain", operate.drain, "Cordon until no runner is left.", "drain --wait --timeout 2h"),
+    ("drain", drain.drain, "Cordon until no runner is left.", "drain --wait --timeout 2h"),
     ("install", install.install, "Write a service for the daemon.", "install --dry-run"),
     ("uninstall", install.uninstall, "Stop and remove that service.", "uninstall --user"),
     ("reload", operate.reload, "Have the daemon read its configuration again.", "reload --json"),

@@ -1,10 +1,9 @@
-"""`kill`, `cordon`, `uncordon`, `drain`, `reload`: what a person orders. Orders are journalled with who gave them."""
+"""`kill`, `cordon`, `uncordon`, `reload`: what a person orders. Orders are journalled with who gave them."""
 
 from __future__ import annotations
 
 import getpass
 import sys
-import time
 from typing import Annotated, Any
 
 import typer
@@ -12,12 +11,10 @@ import typer
 from ephemerd.cli import output
 from ephemerd.cli.client import Client, connect
 from ephemerd.cli.failure import Exit, Failure, complain
-from ephemerd.cli.options import Json, Reason, Socket, Url, common
+from ephemerd.cli.options import Json, Reason, Socket, Url
 from ephemerd.cli.subjects import find_runner
-from ephemerd.config.units import parse_duration
 
 Plain = dict[str, Any]
-WAIT_EVERY = 1.0
 
 TargetName = Annotated[
     str,
@@ -59,7 +56,7 @@ def kill(
 
 
 def _kill(client: Client, name: str, reason: str, even_if_busy: bool) -> Plain:
-    body = {"reason": reason, "even_if_busy": even_if_busy, "who": _who()}
+    body = {"reason": reason, "even_if_busy": even_if_busy, "who": who()}
     return client.post(f"runners/{name}/kill", body)
 
 
@@ -80,42 +77,19 @@ def cordon(
 ) -> None:
     """Start no more runners there; idle ones leave, busy ones finish their job."""
     client = connect(socket, url)
-    _tell(client.post("cordon", {**_target(client, target), "reason": reason, "who": _who()}), as_json)
+    tell(client.post("cordon", {**target_of(client, target), "reason": reason, "who": who()}), as_json)
 
 
 def uncordon(target: TargetName = "", as_json: Json = False, socket: Socket = None, url: Url = None) -> None:
     """End a cordon or a drain."""
     client = connect(socket, url)
-    _tell(client.post("uncordon", {**_target(client, target), "who": _who()}), as_json)
-
-
-def drain(
-    context: typer.Context,
-    target: TargetName = "",
-    reason: Reason = "",
-    wait: Annotated[bool, typer.Option("--wait", help="Return only when no runner is left there.")] = False,
-    timeout: Annotated[
-        str, typer.Option("--timeout", metavar="DURATION", help='With --wait: give up after e.g. "30m".')
-    ] = "none",
-    as_json: Json = False,
-    socket: Socket = None,
-    url: Url = None,
-) -> None:
-    """Cordon until no runner is left there. Running jobs are waited for, never ended."""
-    client = connect(socket, url)
-    limit = _limit(timeout)
-    where = _target(client, target)
-    answer = client.post("drain", {**where, "reason": reason, "who": _who()})
-    if wait:
-        _wait(client, where, limit, quiet=common(context).quiet)
-        answer = {**answer, "detail": "drained: no runner is left"}
-    _tell(answer, as_json)
+    tell(client.post("uncordon", {**target_of(client, target), "who": who()}), as_json)
 
 
 def reload(as_json: Json = False, socket: Socket = None, url: Url = None) -> int:
     """Have the daemon read its configuration again. A bad one is refused, and the old one stays in use."""
     client = connect(socket, url)
-    answer = client.post("reload", {"who": _who()})
+    answer = client.post("reload", {"who": who()})
     refused = answer["outcome"] == "refused"
     if as_json:
         output.emit_json(answer)
@@ -141,43 +115,7 @@ def _changed(change: Plain) -> str:
     return f"{line}  ({change['note']})" if change["note"] else line
 
 
-def _limit(timeout: str) -> float | None:
-    if timeout == "none":
-        return None
-    try:
-        return parse_duration(timeout) / 1_000
-    except ValueError as error:
-        raise Failure(Exit.USAGE, f"--timeout {timeout!r}: {error}", "write e.g. --timeout 30m") from None
-
-
-def _wait(client: Client, where: Plain, limit: float | None, *, quiet: bool) -> None:
-    """Wait until nothing holds a slot there; say for whom it waits whenever that changes."""
-    began, said = time.monotonic(), ""
-    while True:
-        held = _holding(client, where)
-        if not held:
-            return
-        names = ", ".join(f"{row['id']} ({row['state']})" for row in held)
-        if names != said:
-            output.note(f"waits for {output.clean(names)}", quiet=quiet)
-            said = names
-        if limit is not None and time.monotonic() - began >= limit:
-            raise Failure(
-                Exit.REFUSED,
-                f"not drained in time; still there: {output.clean(names)}",
-                "wait longer, or end a runner by 'ephemerd kill'; the drain goes on",
-            )
-        time.sleep(WAIT_EVERY)
-
-
-def _holding(client: Client, where: Plain) -> list[Plain]:
-    live = [row for row in client.items("runners") if row["state"] not in {"gone", "abandoned"}]
-    if where["target"] == "all":
-        return live
-    return [row for row in live if row[where["target"]] == where["name"]]
-
-
-def _target(client: Client, text: str) -> Plain:
+def target_of(client: Client, text: str) -> Plain:
     """Return the order's target for a name that may be a pool's or a host's."""
     if not text:
         return {"target": "all", "name": ""}
@@ -198,14 +136,15 @@ def _target(client: Client, text: str) -> Plain:
     raise Failure(Exit.USAGE, f"there is no pool or host {text!r}", f"there are: {names}")
 
 
-def _tell(answer: Plain, as_json: bool) -> None:
+def tell(answer: Plain, as_json: bool) -> None:
+    """Print the answer to an order."""
     if as_json:
         output.emit_json(answer)
     else:
         print(output.clean(answer["detail"]))
 
 
-def _who() -> str:
+def who() -> str:
     """The account that gives the order, for the journal."""
     try:
         return getpass.getuser()

@@ -18,8 +18,7 @@ GONE = {"outcome": "accepted", "detail": "the runner is being ended", "decision"
 
 
 @pytest.fixture(autouse=True)
-def no_pause(monkeypatch):
-    monkeypatch.setattr(operate, "WAIT_EVERY", 0)
+def somebody(monkeypatch):
     monkeypatch.setattr(getpass, "getuser", lambda: "ann")
 
 
@@ -150,44 +149,32 @@ def test_an_unknown_pool_is_refused_by_the_daemon(cli, daemon):
     assert "did you mean linux?" in done.err
 
 
-@pytest.mark.parametrize("argument", [[], ["linux"], ["local"]])
-def test_drain_waits_until_nothing_is_left(cli, daemon, argument):
-    daemon.on("POST", "drain", (200, {"outcome": "accepted", "detail": "drains"}))
-    left = [
-        [views.runner(7), views.runner(8)],
-        [views.runner(8)],
-        [views.runner(8)],
-        [views.runner(7, state="gone")],
+CHANGE = {"key": "pools.linux.max_concurrent", "before": "4", "after": "9", "applied": True, "note": ""}
+WAITS = {"key": "server.store", "before": "a", "after": "b", "applied": False, "note": "it began there"}
+WRONG = {"level": "error", "code": 4, "where": "token (c.toml:3)", "what": "cannot be read", "todo": "chmod"}
+
+
+def test_reload_tells_what_changed(cli, daemon):
+    answer = {"outcome": "applied", "detail": "1 change applied", "changes": [CHANGE, WAITS], "findings": []}
+    daemon.on("POST", "reload", (200, answer))
+    done = cli("reload")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [
+        "pools.linux.max_concurrent: 4 -> 9",
+        "server.store: a -> b  (needs a restart: it began there)",
+        "1 change applied",
     ]
-    daemon.on("GET", "runners", lambda *_: (200, {"items": left.pop(0), "next": None}))
-    done = cli("drain", *argument, "--wait")
-    assert (done.code, done.out) == (0, "drained: no runner is left\n")
-    assert done.err.splitlines() == [
-        "waits for eph-k3v9-x7-7 (listening), eph-k3v9-x7-8 (listening)",
-        "waits for eph-k3v9-x7-8 (listening)",
-    ]
+    assert daemon.requests[-1][3] == {"who": "ann"}
+    assert cli("reload", "--json").json == answer
 
 
-def test_drain_waits_for_its_own_target_only(cli, daemon):
-    daemon.on("POST", "drain", (200, {"outcome": "accepted", "detail": "drains"}))
-    daemon.lists("runners", [views.runner(7, pool="other", host="far")])
-    assert cli("drain", "linux", "--wait").code == 0
-
-
-def test_a_drain_that_takes_too_long_ends_nothing(cli, daemon):
-    daemon.on("POST", "drain", (200, {"outcome": "accepted", "detail": "drains"}))
-    done = cli("drain", "--wait", "--timeout", "0s", "-q")
-    assert done.code == 7
-    assert done.err.splitlines()[0].startswith(
-        "error: not drained in time; still there: eph-k3v9-x7-12 (running)"
-    )
-    assert [path for method, path, *_ in daemon.requests if method == "POST"] == ["drain"]
-
-
-def test_a_timeout_that_is_none(cli, daemon):
-    done = cli("drain", "--wait", "--timeout", "soon")
-    assert (done.code, daemon.requests) == (2, [])
-    assert "write e.g. --timeout 30m" in done.err
+def test_a_refused_reload_has_the_code_of_what_is_wrong(cli, daemon):
+    answer = {"outcome": "refused", "detail": "no", "changes": [], "findings": [WRONG]}
+    daemon.on("POST", "reload", (409, answer))
+    done = cli("reload")
+    assert (done.code, done.out) == (4, "")
+    assert done.err.splitlines() == ["error: token (c.toml:3): cannot be read", "  fix: chmod"]
+    assert cli("reload", "--json").json["outcome"] == "refused"
 
 
 def test_an_account_without_a_name(monkeypatch):
@@ -195,4 +182,4 @@ def test_an_account_without_a_name(monkeypatch):
         raise KeyError("uid")
 
     monkeypatch.setattr(getpass, "getuser", nameless)
-    assert operate._who() == "unknown account"
+    assert operate.who() == "unknown account"

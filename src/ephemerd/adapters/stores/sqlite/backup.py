@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
+from collections.abc import Iterable
 from pathlib import Path
 
 from ephemerd.adapters.stores.sqlite import migrate, reading, words
-from ephemerd.adapters.stores.sqlite.database import Database, connect, explained, make_file, transaction
+from ephemerd.adapters.stores.sqlite.copying import Progress, copy_to
+from ephemerd.adapters.stores.sqlite.database import Database, explained, make_and_connect, transaction
 from ephemerd.adapters.stores.sqlite.offline import opened
 from ephemerd.ports.errors import Broken
 from ephemerd.ports.store import SetAside
-
-PAGES = 1024
-Progress = Callable[[int, int], None]
-"""Is told pages done and pages in all."""
 
 
 def backup(path: Path, target: Path, *, replace: bool = False, progress: Progress | None = None) -> int:
@@ -30,43 +25,10 @@ def backup(path: Path, target: Path, *, replace: bool = False, progress: Progres
         raise Broken(f"{target} exists already. Name another file, or replace it with --force.")
     if target.exists() and path.exists() and target.samefile(path):
         raise Broken(f"{target} is the store itself. Name another file.")
-    beside = target.with_name(f".{target.name}.{os.getpid()}.partial")
     with opened(path) as source:
         migrate.check(source, path, migrate.migrations())
-        try:
-            with explained(target):
-                make_file(beside)
-                _copy(source, beside, progress)
-                _sync(beside)
-                beside.replace(target)
-                _sync(target.parent)
-                return target.stat().st_size
-        finally:
-            for file in (beside, Path(f"{beside}-journal"), Path(f"{beside}-wal"), Path(f"{beside}-shm")):
-                with suppress(OSError):
-                    file.unlink(missing_ok=True)
-
-
-def _copy(source: sqlite3.Connection, target: Path, progress: Progress | None) -> None:
-    def told(_: int, remaining: int, total: int) -> None:
-        if progress is not None:
-            progress(total - remaining, total)
-
-    with closing(connect(target)) as copy:
-        source.backup(copy, pages=PAGES, progress=told)
-        copy.execute("PRAGMA journal_mode = DELETE").fetchone()  # one file, whole without a log beside it
-        answer = copy.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if answer != "ok":
-        what = " ".join(str(answer).split())
-        raise Broken(f"the copy is damaged ({what}): `ephemerd store check` says more about the store.")
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        with explained(target):
+            return copy_to(source, target, open_target=make_and_connect, progress=progress)
 
 
 def put_aside(path: Path, rows: Iterable[tuple[str, str, str]]) -> int:

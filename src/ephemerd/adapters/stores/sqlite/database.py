@@ -11,9 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import structlog
+
 from ephemerd.adapters.stores.sqlite import migrate, words
+from ephemerd.adapters.stores.sqlite.copying import keep_before_upgrade
 from ephemerd.adapters.stores.sqlite.lock import Lock
 from ephemerd.ports.errors import Broken
+
+log = structlog.get_logger(__name__)
 
 ALPHABET = string.ascii_lowercase + string.digits
 STORE_ID_LENGTH = 8
@@ -122,6 +127,12 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     )
 
 
+def make_and_connect(path: Path) -> sqlite3.Connection:
+    """Make the file for this user only where it is missing, and open it."""
+    make_file(path)
+    return connect(path)
+
+
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
     """Check whose database it is, set how it is written, migrate it and give it an id."""
     known = migrate.migrations()
@@ -137,6 +148,9 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA checkpoint_fullfsync = ON")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT}")
+    if 0 < version < len(known):
+        kept = keep_before_upgrade(connection, path, version, make_and_connect)
+        log.warning("the store is migrated", store=str(path), was=version, becomes=len(known), copy=str(kept))
     migrate.apply(connection, version, known)
     name = "".join(secrets.choice(ALPHABET) for _ in range(STORE_ID_LENGTH))
     connection.execute("INSERT OR IGNORE INTO store (only, id) VALUES (1, ?)", (name,))

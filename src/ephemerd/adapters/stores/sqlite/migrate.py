@@ -9,6 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 from ephemerd.adapters.stores.sqlite import words
+from ephemerd.adapters.stores.sqlite.copying import before_upgrade
 from ephemerd.ports.errors import Broken, NewerStore
 
 APPLICATION = 1701865572  # "ephd", as 0001_initial.sql sets it
@@ -48,13 +49,20 @@ def check(connection: sqlite3.Connection, path: Path, known: tuple[Migration, ..
     if version > len(known):
         raise NewerStore(
             f"{path} was written by a newer ephemerd (its version {version}, this program knows {len(known)})."
-            " Install that program again, or restore a backup from before the upgrade."
+            f" Install that program again, or go back to {_copy(path, len(known))}."
         )
     if application == APPLICATION:
         applied = connection.execute("SELECT max(number), count(*) FROM schema_migrations").fetchone()
         if applied != (version, version):
             raise Broken(words.damaged(path, "its notes about migrations contradict each other"))
     return version
+
+
+def _copy(path: Path, version: int) -> str:
+    kept = before_upgrade(path, version)
+    if kept.exists():
+        return f"the copy from before the upgrade, {kept}: what happened since is lost then"
+    return "a backup from before the upgrade"
 
 
 def apply(connection: sqlite3.Connection, version: int, known: tuple[Migration, ...]) -> None:
