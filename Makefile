@@ -2,6 +2,8 @@
 # demo   the main job, end to end, with a GitHub look-alike and real processes (DEMO_ARGS="--jobs 20 --seed 3")
 # check  the fast subset: lint, format, types, contracts, laws and unit tests
 # test   everything; as root on Debian also system packages (SYSTEM=0 refuses)
+# coverage  core and domain, every branch reached by their own tests, or it fails; part of test
+# mutate  changes the core in thousands of small ways, hours of work (MUTATE_ARGS="gate decision --folder kept")
 # simulate  the long simulation: five weathers, 40 seeds, 5000 jobs each, on all cores (SIMULATE_ARGS=--json)
 # soak   100,000 jobs through the daemon in virtual time: memory stays flat (SOAK_ARGS=--json; some minutes)
 # lock   resolve the dependencies anew into the hashed lock files
@@ -12,10 +14,11 @@ SYSTEM ?= 1
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
 SIMULATE_ARGS ?=
+MUTATE_ARGS ?=
 SOAK_ARGS ?=
 BIN := .venv/bin
 
-.PHONY: help setup system demo check lint types contracts unit simulate soak whole test lock clean
+.PHONY: help setup system demo check lint types contracts unit coverage mutate simulate soak whole test lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -43,6 +46,12 @@ contracts: setup
 unit: setup
 	$(BIN)/pytest -q -m "not e2e and not long" tests/laws tests/unit $(PYTEST_ARGS)
 
+coverage: setup
+	@scripts/coverage.sh
+
+mutate: setup
+	@nice -n 15 $(BIN)/python -m tests.mutation $(MUTATE_ARGS)
+
 simulate: setup
 	$(BIN)/ephemerd simulate --weather all --jobs 5000 --seeds 1-40 $(SIMULATE_ARGS)
 
@@ -51,8 +60,9 @@ soak: setup
 
 check: lint types contracts unit
 
-whole: setup
-	$(BIN)/pytest $(PYTEST_ARGS)
+whole: coverage
+	@# the tests of core and domain ran there, measured
+	$(BIN)/pytest --ignore=tests/unit/core --ignore=tests/unit/domain $(PYTEST_ARGS)
 
 test: setup system lint types contracts whole
 

@@ -21,6 +21,7 @@ import tempfile
 from collections import Counter
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from tests.mutation.mutants import mutants
 from tests.mutation.page import Survivors, load, save, write_page
@@ -103,7 +104,9 @@ def _forget_what_changed(folder: Path, tree: Path, *, again: bool) -> None:
     digests = {file.stem: _digest(file) for file in sorted((tree / "src/ephemerd/core").glob("*.py"))}
     tests = _digest(*sorted((tree / "tests/unit/core").rglob("*.py")))
     state = folder / "state.json"
-    old = json.loads(state.read_text()) if state.exists() else {"modules": {}, "tests": ""}
+    old: dict[str, Any] = {"modules": {}, "tests": ""}
+    if state.exists():
+        old = json.loads(state.read_text())
     kept = [
         line
         for line in _results(folder)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 WINDOW = 44
 """So many characters of a statement are shown around the place that is changed."""
@@ -215,7 +215,7 @@ def _function(node: ast.AST, parents: Parents) -> tuple[str, int] | None:
             found, names = here, [here.name]
         elif isinstance(here, ast.ClassDef):
             names.insert(0, here.name)
-        here, child = parents.get(here), here
+        child, here = here, parents.get(here)
     if found is None:
         return None
     lines = [found.lineno, *(decorator.lineno for decorator in found.decorator_list)]
@@ -246,8 +246,8 @@ def _put(whole: Node, old: ast.AST, new: ast.AST) -> Node:
     copied = copy.deepcopy(whole, memo)
     twin = memo.get(id(old))
     assert twin is None or isinstance(twin, ast.AST)
-    swapped: Node = _Swap(twin, copy.deepcopy(new, memo)).visit(copied)
-    return ast.fix_missing_locations(swapped)
+    swapped = _Swap(twin, copy.deepcopy(new, memo)).visit(copied)
+    return ast.fix_missing_locations(cast(Node, swapped))
 
 
 def _head(statement: ast.AST) -> ast.AST:

@@ -83,3 +83,7 @@ def paged(known: Survivors, document: str) -> str:
 def write_page(known: Survivors, path: Path = PAGE) -> None:
     """Write the page's generated part."""
     path.write_text(paged(known, path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_page(load())
