@@ -28,8 +28,14 @@ def demo(
         bool, typer.Option("--headless", help="Nobody watches: no waiting at the end, nothing is kept.")
     ] = False,
     runtime: Annotated[
-        str, typer.Option("--runtime", metavar="NAME", help="process; docker later.")
+        str, typer.Option("--runtime", metavar="NAME", help="What runners live in: process or docker.")
     ] = "process",
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine", metavar="URL", help="unix:// of Docker; else the usual one, or one of our own."
+        ),
+    ] = None,
     port: Annotated[
         int | None,
         typer.Option("--port", min=0, max=65_535, help="Serve API, metrics and health on this port."),
@@ -43,8 +49,8 @@ def demo(
     """Watch the main job: a look-alike forge, the daemon, real processes, and nobody killed at work."""
     from ephemerd.testing.demo import DemoOptions, main
 
-    if runtime != "process":
-        raise Failure(Exit.USAGE, f"--runtime {runtime!r} comes later", "use --runtime process")
+    if runtime not in ("process", "docker"):
+        raise Failure(Exit.USAGE, f"there is no runtime {runtime!r}", "use --runtime process or docker")
     _known_weather(weather)
     return main(
         DemoOptions(
@@ -56,6 +62,8 @@ def demo(
             as_json=as_json,
             port=port,
             folder=folder,
+            runtime=runtime,
+            engine=engine,
         )
     )
 

@@ -28,6 +28,7 @@ from ephemerd.config.model import Settings
 from ephemerd.config.tomlfile import KeyPath, TomlFile
 
 PREFIX = "EPHEMERD_"
+APPLICATION = ("runner", "application")
 DEFAULT, FILE, ENVIRONMENT, FLAG = range(4)
 _LAYERS = ("default", "file", "environment", "flag")
 
@@ -210,10 +211,10 @@ def absolute_paths(layers: Layers, home: Path, file: Path | None, here: Path) ->
     """Make relative paths absolute: from the folder of their file, else from `here`; ~ is home."""
     for path, origin in layers.origins.items():
         value, field = layers.get(path), field_at(path)
-        is_path = field is not None and (path[-1] == "application" or holds_path(field.annotation))
+        is_path = field is not None and (path == APPLICATION or holds_path(field.annotation))
         if not is_path or not isinstance(value, str) or value.startswith("credential:"):
             continue
-        if path[-1] == "application" and value == "download":
+        if path == APPLICATION and value == "download":
             continue
         base = file.parent if file is not None and origin.layer == FILE else here
         plain = home / value[2:] if value.startswith("~/") else Path(value)

@@ -47,7 +47,7 @@ def test_the_options_of_the_demo(cli, asked, tmp_path):
     ("arguments", "what"),
     [
         (["demo", "--weather", "fog"], "no weather is called 'fog'"),
-        (["demo", "--runtime", "docker"], "--runtime 'docker' comes later"),
+        (["demo", "--runtime", "vm"], "there is no runtime 'vm'"),
         (["demo", "--jobs", "0"], "--jobs"),
         (["forge-sim", "--weather", "fog"], "no weather is called 'fog'"),
         (["forge-sim", "--repository", "acme"], "write OWNER/NAME"),

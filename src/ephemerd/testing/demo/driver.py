@@ -146,6 +146,8 @@ def _introduce(stage: Stage, narrator: Narrator) -> None:
         f"a GitHub look-alike runs at {stage.ready['url']}, weather {options.weather}, seed {options.seed}"
     )
     narrator.say(f"the daemon runs beside it, joined by HTTP and {places.config}")
+    if stage.containers is not None:
+        narrator.say(f"each runner is a container on {stage.containers.words}, in this machine's own network")
     narrator.say(f"durations above 10 s, of weather and policy alike, are divided by {options.time_scale:g}")
     if stage.open_port:
         narrator.say(f"API, metrics and health: http://127.0.0.1:{stage.open_port}/api/v1/status")

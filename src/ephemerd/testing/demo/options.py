@@ -38,6 +38,8 @@ class DemoOptions:
     port: int | None = None
     folder: Path | None = None
     act: bool = True
+    runtime: str = "process"
+    engine: str | None = None
     job_timeout_s: float | None = None
 
 

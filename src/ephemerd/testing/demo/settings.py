@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +105,10 @@ def config_text(
     webhook_port: int,
     factor: float,
     job_timeout_s: float | None = None,
+    more: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> str:
     """The configuration file. Slots are the weather's; the act's pool follows its runners' files only until
-    they listen, so that the daemon has to live with what the forge tells it."""
+    they listen, so that the daemon has to live with what the forge tells it. ``more`` is laid over the tables."""
     backoff = [_duration(scale_seconds(value / 1000, factor)) for value in Policy().backoff]
     tables: dict[str, dict[str, Any]] = {
         "forge.github": {
@@ -145,6 +147,8 @@ def config_text(
             "store": f"sqlite:///{places.store}",
         },
     }
+    for name, table in (more or {}).items():
+        tables[name] = {**tables.get(name, {}), **table}
     lines = [f"# Written by the demo. Durations above 10 s are divided by {factor:g}."]
     for name, table in tables.items():
         lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]

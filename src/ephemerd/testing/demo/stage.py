@@ -20,6 +20,7 @@ import httpx2
 import psutil
 
 from ephemerd.testing.demo.clients import Daemon, Forge, until
+from ephemerd.testing.demo.containers import Containers
 from ephemerd.testing.demo.options import DemoError, DemoOptions
 from ephemerd.testing.demo.settings import Places, config_text, write_secret
 from ephemerd.testing.weather import Weather, load
@@ -46,12 +47,15 @@ class Stage:
         self._forge_process: asyncio.subprocess.Process | None = None
         self._daemon_process: asyncio.subprocess.Process | None = None
         self._clients: contextlib.AsyncExitStack = contextlib.AsyncExitStack()
+        self.containers = Containers(options.engine) if options.runtime == "docker" else None
         self.forge: Forge
         self.daemon: Daemon
 
     async def __aenter__(self) -> Stage:
         """Start both programs and join them by a webhook."""
         try:
+            if self.containers is not None:
+                await asyncio.to_thread(self.containers.open)
             await self._start_forge()
             await self._start_daemon()
             hook = f"http://127.0.0.1:{self.webhook_port}/webhooks/github"
@@ -91,23 +95,26 @@ class Stage:
 
     async def _start_daemon(self) -> None:
         places, options = self.places, self.options
-        self.webhook_port = _free_port()
+        self.webhook_port = free_port()
         if options.port is not None:
-            self.open_port = options.port or _free_port()
-        text = config_text(
-            places,
-            self.weather,
-            forge_url=self.ready["url"],
-            repository=REPOSITORY,
-            webhook_port=self.webhook_port,
-            factor=options.time_scale,
-            job_timeout_s=options.job_timeout_s,
-        )
-        places.config.write_text(text, encoding="utf-8")
+            self.open_port = options.port or free_port()
+        places.config.write_text(self._config(), encoding="utf-8")
         await self.spawn_daemon()
         self.daemon = self._client()
         self._clients.push_async_callback(self.daemon.close)
         await self.daemon_ready()
+
+    def _config(self) -> str:
+        return config_text(
+            self.places,
+            self.weather,
+            forge_url=self.ready["url"],
+            repository=REPOSITORY,
+            webhook_port=self.webhook_port,
+            factor=self.options.time_scale,
+            more=self.containers.tables() if self.containers is not None else {},
+            job_timeout_s=self.options.job_timeout_s,
+        )
 
     def _client(self) -> Daemon:
         return Daemon(self.places.socket)
@@ -176,6 +183,13 @@ class Stage:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         await _stop(self._forge_process)
+        if self.containers is not None:
+            await asyncio.to_thread(self.containers.close, self._names())
+
+    def _names(self) -> list[str]:
+        """The names of all runners that the daemon was seen to have."""
+        daemon: Daemon | None = getattr(self, "daemon", None)
+        return list(daemon.runners) if daemon is not None else []
 
     def remove_folder(self) -> None:
         """Remove everything."""
@@ -193,6 +207,8 @@ class Stage:
         left = [f"process {p.pid} ({_name(p)})" for p in self.runner_processes()]
         if self.places.runners.is_dir():
             left += [f"folder {item.name}" for item in sorted(self.places.runners.iterdir()) if item.is_dir()]
+        if self.containers is not None:
+            left += self.containers.left(self._names())
         return left
 
 
@@ -210,7 +226,7 @@ def _folder(wanted: Path | None) -> Path:
     return wanted.resolve()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """A port that no connection gets by itself as its own end: nothing takes it while the daemon is away."""
     while True:
         port = secrets.choice(SERVICE_PORTS)

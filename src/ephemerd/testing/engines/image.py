@@ -67,8 +67,10 @@ class Root:
         entry.type, entry.mode, entry.uid, entry.gid = tarfile.DIRTYPE, mode, owner, owner
         self._tar.addfile(entry)
 
-    def file(self, name: str, content: str | bytes, *, mode: int = 0o644, owner: int = 0) -> None:
-        """Add a file; one that is there already stays."""
+    def file(
+        self, name: str, content: str | bytes, *, mode: int = 0o644, owner: int = 0, written: float = 0
+    ) -> None:
+        """Add a file; one that is there already stays. ``written`` is when it was, in s since 1970."""
         if name in self._known:
             return
         self.folder(os.path.dirname(name))  # noqa: PTH120
@@ -76,6 +78,7 @@ class Root:
         text = content.encode() if isinstance(content, str) else content
         entry = tarfile.TarInfo(name)
         entry.size, entry.mode, entry.uid, entry.gid = len(text), mode, owner, owner
+        entry.mtime = int(written)
         self._tar.addfile(entry, io.BytesIO(text))
 
     def link(self, name: str, target: str) -> None:
@@ -96,7 +99,8 @@ class Root:
         """Add a library of Python modules, compiled ones with it, less what no runner needs."""
         for path in _files(folder):
             name = str(path).lstrip("/")
-            self.file(name, path.read_bytes())
+            # A compiled module counts only beside a source of its own time.
+            self.file(name, path.read_bytes(), written=path.stat().st_mtime)
             if path.suffix == ".so":
                 for needed in libraries(path):
                     self.file(str(needed).lstrip("/"), needed.read_bytes(), mode=0o755)

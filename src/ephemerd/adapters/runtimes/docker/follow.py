@@ -69,6 +69,8 @@ class Follower:
         if state is not None and state.error:
             log.warning("a runner's container ended with an error", runner=runner, error=state.error)
         self._exited(state.code if state is not None else None, 0)
+        if state is not None:
+            await self._keep_diagnostics()
 
     async def _ended(self) -> State | None:
         """Return the state at the end; None where the engine knows the container no longer."""
@@ -127,6 +129,10 @@ class Follower:
             log.info(
                 "a runner's files cannot be read", runner=environment.reference.runner, error=error.detail
             )
+
+    async def _keep_diagnostics(self) -> None:
+        """Copy what the listener and the worker noted, before the container goes."""
+        environment = self._environment
         with contextlib.suppress(PortError, OSError):
             folder = f"{environment.options.runner_root}/_diag"
             archive = await self._engine.read(environment.reference.container, folder)

@@ -43,9 +43,16 @@ class Copy:
             self.missing()
             return
         identity = (status.st_dev, status.st_ino)
-        if identity != self._identity or status.st_size < self._size:
+        if self._identity is None and self.path.exists():
+            # Copied as a whole until now: what is the same goes on, anything else was exchanged.
+            known = self.path.read_bytes()
+            if os.pread(descriptor, len(known), 0) == known:
+                self._identity, self._size = identity, len(known)
+            else:
+                self._anew(exchanged=True)
+        elif identity != self._identity or status.st_size < self._size:
             self._anew(exchanged=self._identity is not None)
-            self._identity = identity
+        self._identity = identity
         with self.path.open("ab") as copy:
             while self._size < FILE_MOST:
                 text = os.pread(descriptor, CHUNK, self._size)
@@ -65,6 +72,7 @@ class Copy:
         if len(text) > len(known) or not self.path.exists():
             with self.path.open("ab") as copy:
                 copy.write(text[len(known) : FILE_MOST])
+        self._identity = None
         if len(text) >= FILE_MOST:
             self.fault = "longer than is read"
 

@@ -271,7 +271,9 @@ class DockerRuntime:
     async def _read(self, environment: Environment) -> None:
         """Look at the files: bring the copies up to date and tell the signs in them."""
         container, mirror = environment.reference.container, environment.mirror
-        near = self.engine.on_this_machine and environment.pid and not environment.far
+        near = self.engine.on_this_machine and not environment.far
+        if near and not environment.pid:
+            environment.pid = (await self.engine.state(container)).pid
         if not (near and await asyncio.to_thread(mirror.sync_local, environment.pid, container)):
             if near:
                 # Not to be had directly: from now on by the engine, if the container is still there.
