@@ -15,7 +15,7 @@ import pytest
 
 from ephemerd.adapters.stores.sqlite import SqliteStore, database, lane, writing
 from ephemerd.ports.errors import Broken, NotStored
-from ephemerd.ports.store import Batch, DeliveryId
+from ephemerd.ports.store import Batch, DeliveryId, Keep
 from ephemerd.testing.contracts.store import CLOCK, NOW, batch, contents, decision, opened, step
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
@@ -295,3 +295,35 @@ async def test_the_quarantine_keeps_the_newest_within_its_bounds(store, monkeypa
     assert await kept() == [7]
     found = await in_writer(store, lambda sql: sql.execute("SELECT * FROM quarantine").fetchone())
     assert found[1:] == (7, "github", "d", b"x" * 5000, "e")
+
+
+async def test_a_disk_that_became_read_only_stores_nothing_and_later_commits_work(store):
+    """The database refuses as it does when its file system was remounted."""
+    await store.commit(batch(step(1, ("job", "a", {"n": 1}))), CLOCK)
+    before = await contents(store)
+    await in_writer(store, lambda sql: sql.execute("PRAGMA query_only = ON"))
+    with pytest.raises(NotStored, match="cannot be opened for writing"):
+        await store.commit(batch(step(2, ("job", "a", {"n": 2}))), CLOCK)
+    with pytest.raises(NotStored):
+        await store.prune(NOW, Keep())
+    assert await contents(store) == before
+    await in_writer(store, lambda sql: sql.execute("PRAGMA query_only = OFF"))
+    await store.commit(batch(step(2, ("job", "a", {"n": 2}))), CLOCK)
+    assert (await store.load()).rows == {"job": {"a": {"n": 2}}}
+
+
+async def test_pruning_on_a_full_disk_forgets_nothing_by_halves(store):
+    """Forgetting needs a little room itself: it is tried again when there is some."""
+    for day in range(3):
+        await store.open_segment("rules", {})
+        for number in range(3):
+            large = step(day * 3 + number, subjects=(f"s{number}",), now=NOW + day, decisions=())
+            await store.commit(batch(large), (NOW + day, "boot", 1))
+    before = await contents(store)
+    with files_limited_to(4096):
+        with pytest.raises(NotStored):
+            await store.prune(NOW + 10**12, Keep())
+        assert await contents(store) == before
+    while (await store.prune(NOW + 10**12, Keep())).more:
+        pass
+    assert len(await store.journal()) == 3
