@@ -18,7 +18,7 @@ import pytest
 import ephemerd
 from tests.e2e.serving import Site, until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_logs_of_a_living_runner_and_of_one_that_is_gone(site):
 
 
 def test_a_drain_waits_for_the_job_and_no_longer(site):
-    site.queue(1, seconds=2.0)
+    site.queue(1, seconds=20.0)
     until(lambda: site.api("api/v1/status")["runners"]["running"] == 1)
     early = command(site, "drain", "linux", "--wait", "--timeout", "0s", "--json")
     assert early.returncode == 7
@@ -201,7 +201,7 @@ def newer_version(folder: Path) -> Path:
 
 
 def test_an_upgrade_in_place_while_jobs_run(site, monkeypatch):
-    site.queue(3, seconds=8.0)
+    site.queue(3, seconds=20.0)
     until(lambda: site.api("api/v1/status")["runners"]["running"] == 3)
     before = {one["id"] for one in site.api("api/v1/runners")["items"] if one["state"] == "running"}
     site.daemon.send_signal(signal.SIGTERM)
