@@ -7,10 +7,11 @@ import gzip
 import ssl
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from ephemerd.adapters.kit.answer import Answer, NoAnswer
-from ephemerd.adapters.kit.http import HttpClient, is_loopback
+from ephemerd.adapters.kit.http import HttpClient, _failure, is_loopback
 from ephemerd.ports.errors import Broken
 from tests.e2e.scripted_server import Endless, Raw, Reply, Reset, Server, Silence, server
 
@@ -205,3 +206,31 @@ async def test_an_unusable_ca_file_is_told_with_its_path(tmp_path, content):
     with pytest.raises(Broken, match="must hold PEM certificates") as caught:
         HttpClient("https://forge.invalid", ca_file=path)
     assert str(path) in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("said", "todo"),
+    [
+        ("[Errno -2] Name or service not known", "check url and this machine's name server"),
+        (
+            "[Errno 8] nodename nor servname provided, or not known",
+            "check url and this machine's name server",
+        ),
+        ("[Errno -3] Temporary failure in name resolution", "check this machine's network"),
+        ("All connection attempts failed", "check url, firewall and proxy"),
+        ("[Errno 101] Network is unreachable", "check this machine's network"),
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate", "set ca_file"),
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate has expired", "renew the forge's certificate"),
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate is not yet valid", "set this machine's clock right"),
+        ("[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)", "is it https at all"),
+    ],
+)
+def test_what_a_system_says_comes_with_what_to_do(said, todo):
+    assert todo in _failure(httpx2.ConnectError(said)).text
+
+
+def test_what_was_sent_is_never_quoted():
+    assert (
+        _failure(httpx2.LocalProtocolError("Illegal header value b'Bearer ghp_x'")).text
+        == "LocalProtocolError"
+    )

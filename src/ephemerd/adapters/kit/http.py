@@ -28,6 +28,21 @@ KEEPALIVE_S = 15.0  # shorter than any forge's own limit, so that a write seldom
 _QUOTABLE = (httpx2.ConnectError, httpx2.ReadError, httpx2.WriteError)
 # Its traces at DEBUG quote what comes over the wire, which no level of ours may show.
 logging.getLogger("httpcore2").setLevel(logging.INFO)
+# What an operating system or OpenSSL says, and what to do about it; the first that is found counts.
+_TODO = (
+    ("certificate has expired", "renew the forge's certificate, or set this machine's clock right"),
+    ("is not yet valid", "set this machine's clock right"),
+    ("Hostname mismatch", "name the forge in url as its certificate does"),
+    ("IP address mismatch", "name the forge in url as its certificate does"),
+    ("CERTIFICATE_VERIFY_FAILED", "is the forge's authority missing? set ca_file"),
+    ("ssl", "is it https at all? check url"),
+    ("Name or service not known", "the name is not known: check url and this machine's name server"),
+    ("nodename nor servname", "the name is not known: check url and this machine's name server"),
+    ("name resolution", "the name server does not answer: check this machine's network"),
+    ("All connection attempts failed", "nothing listens there: check url, firewall and proxy"),
+    ("Connection refused", "nothing listens there: check url, firewall and proxy"),
+    ("unreachable", "there is no way there: check this machine's network"),
+)
 _BROKEN = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
 
 
@@ -139,8 +154,9 @@ def _failure(error: Exception) -> NoAnswer:
     text = error.__class__.__name__
     if isinstance(error, _QUOTABLE) and str(error):
         text = f"{text}: {error}"
-    if "CERTIFICATE_VERIFY_FAILED" in text:
-        text += " (is the forge's authority missing? set ca_file)"
+    hint = next((todo for sign, todo in _TODO if sign in text), "")
+    if hint:
+        text += f" ({hint})"
     return NoAnswer(text, broken=isinstance(error, _BROKEN))
 
 
