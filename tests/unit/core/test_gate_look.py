@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ephemerd.core.commands import Deregister, LookUpRunner, ProbeRunner
-from ephemerd.core.events import Probed, SweepOrdered
+from ephemerd.core.events import EnvironmentsListed, FoundEnvironment, Probed, SweepOrdered
+from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.pool import FenceKind, Policy
 from ephemerd.domain.runner import FenceAnswer, GatePhase
 from ephemerd.domain.verdict import Files, Listing, Sign, Verdict, Via
@@ -18,6 +19,7 @@ from tests.unit.core.build import (
     RETRY,
     SCOPE,
     SECOND,
+    START,
     UNKNOWN,
     World,
     pool,
@@ -449,3 +451,79 @@ def test_flag_true_adds_no_soft_sign_to_a_runner_that_has_a_hard_one():
     assert world.outcomes(name)[-1] == ("finished", "vetoed", "busy", "forge")
     assert (world.row(name).soft_last, world.row(name).signs) == (before.soft_last, before.signs)
     assert world.row(name).known == world.now
+
+
+def test_without_a_registration_the_forge_is_not_asked():
+    """An environment that the store does not know, and no list has shown its registration yet."""
+    world = World()
+    lost = RunnerId("eph-abcd1234-e0-7")
+    found = FoundEnvironment(lost, "env", "linux", ended=False)
+    world.handle(EnvironmentsListed("local", (found,), complete=True))
+    world.probed(lost)
+    world.kill(lost)
+    asked = len(world.commands(LookUpRunner))
+    world.probed(lost, UNKNOWN)
+    assert len(world.commands(LookUpRunner)) == asked
+    assert world.outcomes(lost)[-1][1:] == ("vetoed", "unknown", "none")
+
+
+def test_an_answer_from_outside_the_gate_decides_nothing_in_it():
+    """The probe that a start asked for is answered twice, the second time in the middle of a pass."""
+    world = World(pool(surplus_grace=0))
+    name = world.listening()
+    world.restart()
+    first = Probed(name, world.row(name).token, IDLE)
+    world.handle(first)
+    world.kill(name)
+    run = world.gate(name)
+    world.handle(first)
+    assert world.gate(name) == run
+    assert run.phase is GatePhase.PROBING
+    assert world.commands(Deregister, name) == []
+
+
+@pytest.mark.parametrize(("flag", "counted"), [({"busy": False}, 1), ({"missing": True}, 0)])
+def test_a_not_busy_flag_of_a_runner_with_a_worker_is_counted_as_wrong(flag, counted):
+    world = World()
+    name = world.running()
+    world.wait(MINUTE)
+    world.kill(name)
+    world.probed(name, UNKNOWN)
+    world.flag(name, **flag)
+    assert world.counter("flag_contradictions_total|pool=linux") == counted
+    assert world.outcomes(name)[-1] == ("operator", "vetoed", "unknown", "forge")
+
+
+def test_an_escape_is_fenced_although_its_own_probe_was_a_sign_and_kept_by_the_second_look():
+    """Offers without a job for longer than the bound: the table says escape, the fence is asked, and the sign
+    that came since the nomination keeps the runner."""
+    world = World(pool(job_timeout=MINUTE))
+    name = world.assigned()
+    for age in (15 * MINUTE + 30 * SECOND, 31 * MINUTE):
+        world.wait(START + age - world.now)
+        assert world.gate(name).phase is GatePhase.PROBING
+        world.probed(name, report(offered_at=world.now))
+    run = world.gate(name)
+    assert (run.phase, run.first, run.escape) == (GatePhase.FENCING, Verdict.BUSY, True)
+    assert world.row(name).signs > run.generation
+    world.fenced(name)
+    world.wait(5 * SECOND)
+    world.probed(name, report(offered_at=world.now))
+    assert world.outcomes(name)[-1][1:] == ("vetoed", "busy", "sign")
+
+
+def test_only_an_expired_runner_that_was_matched_owes_its_job_another_one():
+    world = World()
+    name = world.listening()
+    job = world.intent(name)
+    world.kill(name)
+    world.probed(name)
+    assert world.core.state.jobs[job].remade is None
+    world = World(pool(surplus_grace=DAY))
+    first, second = world.listening(), world.listening()
+    world.discharge(first)
+    world.wait(10 * MINUTE)
+    assert world.rules(second) == "expired"
+    world.probed(second)
+    assert world.row(second).fence.sent is not None
+    assert world.core.state.jobs[world.intent(second)].remade is None

@@ -304,15 +304,35 @@ def test_young_demand_is_not_stuck_although_nothing_moved_for_long() -> None:
 
 
 def test_a_slot_of_another_host_would_not_serve_it() -> None:
-    """Its own host is full of jobs; on the other one a runner listens."""
-    other = pool("big", labels=GPU, host="there", orphan_grace=60 * MINUTE)
-    world = World(pool(), other, hosts=(Host("here", 1), Host("there", 1)), policy=Policy(confirm_after=HOUR))
+    """Its own host is full of jobs; on the other one a spare listens."""
+    other = pool("arm", labels=("arm",), host="there", orphan_grace=HOUR, surplus_grace=HOUR)
+    world = World(pool(), other, hosts=(Host("here", 1), Host("there", 1)))
     (busy,) = world.listening(8)
     world.in_progress(8, busy)
-    world.listening(9, labels=GPU)
+    world.listening(9, labels=("arm",))
+    world.completed(9, how="cancelled")
     world.queued(1)
-    busy_for(world, 10 * MINUTE)
-    assert not any("Job github/acme/app/1 has waited" in reason for reason in health(world).reasons)
+    busy_for(world, 20 * MINUTE)
+    assert health(world) == Health("ok", ())
+    world.completed(8, busy)
+    world.exited(busy)
+    world.feed(ev.CordonOrdered("ann", ev.Target.POOL, "small"))
+    busy_for(world, 11 * MINUTE)
+    assert "Job github/acme/app/1 has waited" in health(world).reasons[0]
+
+
+def test_a_class_of_which_another_job_is_asked_about_has_its_turn() -> None:
+    world = World(slots=3)
+    names = world.listening(7, 8, 9)
+    for number, name in zip((7, 8, 9), names, strict=True):
+        world.in_progress(number, name)
+    world.queued(1)
+    world.wait(61 * SECOND)
+    for name in names:
+        world.exited(name)
+    assert world.last(cm.LookUpJob).job == key(1)
+    world.queued(2)
+    assert why(world, 2) == "a runner for it is about to be planned"
 
 
 def test_a_class_that_is_held_is_a_reason_from_two_minutes_on() -> None:

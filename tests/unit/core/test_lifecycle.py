@@ -544,3 +544,28 @@ def test_a_polite_stop_that_is_answered_is_no_end() -> None:
     before = world.runner(name)
     assert world.feed(ev.EnvironmentDestroyed(name, stop.permit.environment)).changed == ()
     assert world.runner(name) == before
+
+
+def test_a_failure_told_after_it_was_abandoned_changes_nothing() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    world.exited(name, leftovers=1)
+    failed = ev.DestroyFailed(name, f"env-{name}", Fault(Remedy.BROKEN, "it would not die"))
+    world.feed(failed)
+    assert world.runner(name).state is S.ABANDONED
+    assert world.feed(failed).changed == ()
+    assert world.counter("abandoned_total|host=here") == 1
+
+
+def test_a_busy_flag_says_nothing_new_of_a_runner_with_a_hard_sign() -> None:
+    """It was looked up while it listened; when the answer comes, its job runs."""
+    world = World()
+    (name,) = world.listening(1)
+    world.wait(30 * SECOND)
+    question = world.last(cm.LookUpRunner)
+    world.in_progress(1, name)
+    before = world.runner(name)
+    world.feed(ev.RunnerLookedUp(name, question.token, busy=True, connected=True))
+    after = world.runner(name)
+    assert (after.signs, after.soft_last, after.state) == (before.signs, before.soft_last, S.RUNNING)

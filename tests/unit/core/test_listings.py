@@ -15,7 +15,7 @@ from ephemerd.domain.permit import Warrant
 from ephemerd.domain.pool import Host, Setup
 from ephemerd.domain.runner import FenceAnswer, Rule, RunnerState
 from ephemerd.domain.verdict import Sign
-from tests.unit.core.world import APP, HOUR, MINUTE, NO_ANSWER, SECOND, World, of, pool, seen
+from tests.unit.core.world import APP, HOUR, LIB, MINUTE, NO_ANSWER, SECOND, World, of, pool, seen
 
 S = RunnerState
 LOST = RunnerId("eph-s1-old-7")
@@ -355,3 +355,51 @@ def test_an_answer_that_is_told_twice_is_one_look() -> None:
     world.feed(answer)
     assert (world.runner(name).leak, world.runner(name).leak_again) == (leak, None)
     assert not world.runner(name).unregister
+
+
+def test_remains_that_come_back_are_removed_again() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    world.exited(name)
+    world.destroyed(world.last(cm.Destroy))
+    assert not world.runner(name).cleanup
+    ended = ev.FoundEnvironment(name, "again", "small", ended=True)
+    step = world.feed(ev.EnvironmentsListed("here", (ended,), True))
+    (command,) = of(step.commands, cm.Destroy)
+    assert (command.permit.environment, command.permit.warrant) == ("again", Warrant.ENDED)
+    assert world.runner(name).cleanup
+
+
+def test_remains_that_are_being_removed_are_not_removed_twice() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    world.exited(name)
+    assert world.runner(name).cleanup
+    ended = ev.FoundEnvironment(name, f"env-{name}", "small", ended=True)
+    assert of(world.feed(ev.EnvironmentsListed("here", (ended,), True)).commands, cm.Destroy) == []
+
+
+def test_what_a_list_shows_of_a_runner_that_cannot_have_started_is_not_it() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    found = ev.FoundEnvironment(name, "env", "small", ended=False)
+    world.feed(ev.EnvironmentsListed("here", (found,), True))
+    assert (world.runner(name).state, world.runner(name).environment) == (S.REGISTERING, None)
+
+
+def test_an_end_that_is_only_listed_waits_for_whoever_watches_it() -> None:
+    """The exit, with its code, comes from the one who watches; a list may be older than the start."""
+    world = World()
+    (name,) = world.listening(1)
+    ended = ev.FoundEnvironment(name, f"env-{name}", "small", ended=True)
+    world.feed(ev.EnvironmentsListed("here", (ended,), True))
+    assert world.runner(name).state is S.LISTENING
+
+
+def test_a_registration_in_a_scope_without_a_pool_is_nobodys() -> None:
+    world = World()
+    found = ev.FoundRegistration(LOST, 300, busy=False, online=True)
+    world.feed(ev.RegistrationsListed(LIB, (found,)))
+    assert not world.knows(LOST)

@@ -113,8 +113,14 @@ def test_nothing_to_match():
 
 
 def test_a_chain_moves_one_unit_and_leaves_the_others():
-    """a can use both pools, b only the second, which greedy gave to a twice over."""
-    edges = {"a": ("p", "q"), "b": ("q",), "c": ("p",), "d": ("p",)}
-    flow = match({"a": 3, "b": 1}, {"p": 2, "q": 2}, {"a": ("p", "q"), "b": ("q",)})
-    assert flow == {("a", "p"): 2, ("a", "q"): 1, ("b", "q"): 1}
-    assert sum(match(dict.fromkeys(edges, 2), {"p": 5, "q": 3}, edges).values()) == 8
+    """Greedy gives both of a's units to q, and b reaches nothing else: one of them moves to p."""
+    edges = {"0": ("r",), "a": ("p", "q"), "b": ("q", "r"), "c": ("p", "r"), "d": ("p", "r")}
+    flow = match({"0": 1, "a": 2, "b": 1, "c": 1, "d": 1}, {"p": 3, "q": 2, "r": 1}, edges)
+    assert flow == {
+        ("0", "r"): 1,
+        ("a", "q"): 1,
+        ("a", "p"): 1,
+        ("b", "q"): 1,
+        ("c", "p"): 1,
+        ("d", "p"): 1,
+    }

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.core.examine import examine
+from ephemerd.core.index import group_name
 from ephemerd.core.machine import Core
 from ephemerd.core.plan import is_discharged
 from ephemerd.core.turn import Turn
@@ -551,3 +552,14 @@ def test_a_look_at_a_runner_that_is_no_more_changes_nothing() -> None:
     examine(t, RunnerId("eph-s1-e1-99"))
     step = t.step()
     assert (step.commands, step.changed) == ((), ())
+
+
+def test_a_class_is_found_by_its_name_as_long_as_a_job_of_it_waits() -> None:
+    world = World()
+    world.queued(1)
+    name = group_name(world.job(1))
+    group = world.core.state.group(name)
+    assert group is not None
+    assert (group.labels, group.pools, len(group.queued)) == (LABELS, ("small",), 1)
+    world.completed(1)
+    assert world.core.state.group(name) is None
