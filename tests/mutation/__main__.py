@@ -62,7 +62,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="modules of the core; default: all")
     parser.add_argument("--folder", type=Path, help="keep copy and results here, and go on from them")
     parser.add_argument("--workers", type=int, default=1, help="trials at a time (default 1)")
-    parser.add_argument("--again", action="store_true", help="try what survived once more")
+    parser.add_argument("--again", action="store_true", help="try what survived or was unclear once more")
+    parser.add_argument("--seconds", type=float, help="for a first look: end a trial after so many")
+    parser.add_argument(
+        "--functions", action="store_true", help="leave out what works at import: it takes long"
+    )
     parser.add_argument("--write", action="store_true", help="write figures and survivors into the tree")
     wanted = parser.parse_args()
     if unknown := sorted(set(wanted.modules) - set(ordered)):
@@ -78,11 +82,12 @@ def mutate(wanted: argparse.Namespace, folder: Path) -> int:
     _forget_what_changed(folder, tree, again=wanted.again)
     if not (folder / "reach.json").exists():
         print("measuring which test reaches which line", flush=True)
-        _pytest(folder, tree, [], wanted.workers)
+        _pytest(folder, tree, [], wanted)
     for name in wanted.modules:
-        _pytest(folder, tree, [name], wanted.workers)
+        _pytest(folder, tree, [name], wanted)
         tally = Counter(line["outcome"] for line in _results(folder) if line["module"] == name)
-        print(f"{name}: {sum(tally.values())} changes, {tally['survived']} survived", flush=True)
+        unclear = f", {tally['unclear']} unclear" if tally["unclear"] else ""
+        print(f"{name}: {sum(tally.values())} changes, {tally['survived']} survived{unclear}", flush=True)
     results = [line for line in _results(folder) if line["module"] in wanted.modules]
     return _compare(wanted, results)
 
@@ -111,7 +116,7 @@ def _forget_what_changed(folder: Path, tree: Path, *, again: bool) -> None:
         line
         for line in _results(folder)
         if old["modules"].get(line["module"]) == digests.get(line["module"])
-        and not (again and line["outcome"] == "survived")
+        and not (again and line["outcome"] in ("survived", "unclear"))
     ]
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept)
     (folder / "results.jsonl").write_text(text, encoding="utf-8")
@@ -126,12 +131,11 @@ def _results(folder: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def _pytest(folder: Path, tree: Path, modules: list[str], workers: int) -> None:
+def _pytest(folder: Path, tree: Path, modules: list[str], wanted: argparse.Namespace) -> None:
     plan = folder / "plan.json"
     tried = [line["name"] for line in _results(folder)]
-    plan.write_text(
-        json.dumps({"folder": str(folder), "modules": modules, "tried": tried, "workers": workers})
-    )
+    wishes = {"workers": wanted.workers, "functions": wanted.functions, "seconds": wanted.seconds}
+    plan.write_text(json.dumps(wishes | {"folder": str(folder), "modules": modules, "tried": tried}))
     command = [sys.executable, "-B", "-m", "pytest", "-q", "-p", "tests.mutation.trial"]
     command += ["--mutation-plan", str(plan), "-p", "no:cacheprovider", "-p", "no:randomly", "--no-header"]
     command += ["--assert=plain", "--tb=no", "-s", "-o", "timeout=0", "tests/unit/core"]
@@ -151,20 +155,23 @@ def _compare(wanted: argparse.Namespace, results: list[dict[str, str]]) -> int:
     }
     alive = [line["name"] for line in results if line["outcome"] == "survived"]
     new = [name for name in alive if name not in known.reasons]
-    noticed = {line["name"] for line in results if line["outcome"] != "survived"}
+    unclear = [line["name"] for line in results if line["outcome"] == "unclear"]
+    noticed = {line["name"] for line in results} - {*alive, *unclear}
     gone = [
         name
         for name in known.reasons
         if (module := name.partition(".")[0]) in names and (name in noticed or name not in names[module])
     ]
-    if wanted.write:
+    if wanted.write and not unclear:
         _write(known, results, alive, gone)
     for name in new:
         print(f"survived, and nobody has explained it: {name}")
     for name in gone:
         print(f"explained in survivors.toml, but noticed or no more: {name}")
+    for name in unclear:
+        print(f"unclear, not noticed within --seconds: {name}")
     print(f"{len(results)} changes, {len(alive)} survived, {len(alive) - len(new)} of these explained")
-    return 1 if new or gone else 0
+    return 1 if new or gone or unclear else 0
 
 
 def _write(known: Survivors, results: list[dict[str, str]], alive: list[str], gone: list[str]) -> None:

@@ -34,8 +34,8 @@ PACKAGE = "ephemerd.core"
 SLOW = 4.0
 """A test that takes longer (s) is not used: its place is in the ordinary run."""
 
-NOTICED, SURVIVED, ENDLESS = 1, 0, 9
-OUTCOME = {NOTICED: "killed", SURVIVED: "survived"}
+NOTICED, SURVIVED, UNCLEAR = 1, 0, 3
+OUTCOME = {NOTICED: "killed", SURVIVED: "survived", UNCLEAR: "unclear"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,12 +50,15 @@ class Trials:
     """Everything that one run tries.
 
     plan   folder: where `reach.json` and `results.jsonl` are kept; modules: what to change, in this order;
-           tried: names of changes that need no new trial; workers: how many trials at a time
+           tried: names of changes that need no new trial; workers: how many trials at a time;
+           functions: whether what works at import is left out; seconds: how long a trial may take, or None
     """
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self.folder, self.workers = Path(plan["folder"]), int(plan["workers"])
         self.modules: list[str] = plan["modules"]
+        self.functions_alone = bool(plan["functions"])
+        self.seconds: float | None = plan["seconds"]
         self.tried = set(plan["tried"])
         self.running: dict[int, tuple[Mutant, float]] = {}
         self.forked: Mutant | None = None
@@ -79,7 +82,7 @@ class Trials:
             return  # this run measures
         self.reach = json.loads(reach.read_text())
         assert PACKAGE not in sys.modules, "the package was imported before its changes could be tried"
-        for mutant in self._left(inside=False):
+        for mutant in () if self.functions_alone else self._left(inside=False):
             if self._fork(mutant, limit=30 + 3 * sum(self.reach["seconds"].values())):
                 sys.meta_path.insert(0, Changed(mutant))
                 return
@@ -97,7 +100,7 @@ class Trials:
                 os._exit(NOTICED)
             raise session.Failed("the tests cannot be collected")
         if self.forked is not None:
-            run(session.items)
+            run(session.items, self.seconds)
         if not self.reach:
             self._measure(session)
             return True
@@ -108,7 +111,7 @@ class Trials:
             limit = 10 + 3 * sum(self.reach["seconds"][item.nodeid] for item in chosen)
             if self._fork(mutant, limit):
                 give(mutant, live)
-                run(chosen)
+                run(chosen, self.seconds)
         self._wait(0)
         return True
 
@@ -235,13 +238,15 @@ class Failures:
         self.count += report.failed
 
 
-def run(items: Sequence[pytest.Item]) -> NoReturn:
-    """Run tests until one fails, and end the process so as to say which it was."""
+def run(items: Sequence[pytest.Item], seconds: float | None) -> NoReturn:
+    """Run tests until one fails or the time of the processor is used up; end the process so as to say which."""
     failures = Failures(items[0].session) if items else None
     for place, item in enumerate(items):
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following(items, place))
         if failures is not None and failures.count:
             os._exit(NOTICED)
+        if seconds is not None and time.process_time() > seconds:
+            os._exit(UNCLEAR)
     os._exit(SURVIVED)
 
 
