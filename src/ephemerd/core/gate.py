@@ -42,7 +42,7 @@ def begin(t: Turn, row: Runner, rule: Rule, reason: str) -> None:
         token=0,
         deadline=t.now,
     )
-    row = t.change_runner(row, nominations=row.nominations + 1, gate=run)
+    row = t.change_runner(row, nominations=row.nominations + 1)
     if t.state.pool(row.pool).probes and row.environment is not None:
         _probe(t, row, run, GatePhase.PROBING)
     else:
@@ -450,7 +450,7 @@ def end_leftovers(t: Turn, row: Runner, what: str) -> None:
 
 def clean_up(t: Turn, row: Runner) -> None:
     """The environment has ended: have its remains removed."""
-    if row.cleanup and row.environment is not None and row.state is RunnerState.GONE:
+    if row.environment is not None:
         t.change_runner(row, vetoed_until=t.now + CLEAN_AGAIN)
         t.send(Destroy(_ended_permit(t, row, "listener and worker have exited"), row.pool))
 

@@ -25,6 +25,7 @@ from ephemerd.domain.job import ForgeStatus, JobReport, JobStatus, Told
 from ephemerd.domain.pool import Host, Policy, Pool, Setup
 from ephemerd.domain.runner import FINAL, FenceAnswer, GatePhase, GateRun, Runner
 from ephemerd.domain.verdict import Files, Listing, ProbeReport, Sign
+from tests.unit.core.checks import check
 
 SCOPE = Scope("github", "repo:acme/app")
 LABELS = ("linux", "self-hosted")
@@ -84,6 +85,7 @@ class World:
     def handle(self, event: ev.Event) -> Step:
         """Hand the core an event now; everything it wants to know of the lists is answered at once."""
         step = self.step = self.core.handle(event, self.now)
+        check(step)
         self.sent.extend(step.commands)
         self.decisions.extend(step.decisions)
         for command in step.commands if self.answers else ():

@@ -369,3 +369,13 @@ def test_one_in_the_gate_is_not_probed_beside_it_after_a_start() -> None:
     step = world.feed(ev.EnvironmentsListed("here", (found,), True))
     assert of(step.commands, cm.ProbeRunner) == []
     assert not world.runner(name).seen_after_start
+
+
+def test_a_look_that_was_answered_is_no_open_question() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.restart()
+    assert world.runner(name).asked == world.now
+    world.probed(world.last(cm.ProbeRunner))
+    assert world.runner(name).asked is None
+    assert world.runner(name).seen_after_start

@@ -356,6 +356,7 @@ def test_runner_without_an_environment_is_asked_about_at_the_forge():
     world.wait(5 * SECOND)
     assert world.outcomes(name) == [("unborn", "reaped", "idle", "forge")]
     assert world.state(name) == "gone"
+    assert world.row(name).ending == "unborn: it did not listen within the provision limit"
     assert world.sound()
 
 
@@ -397,6 +398,7 @@ def test_escape_of_unknown_without_a_probe():
     assert world.counter("orphan_reap_decisions_total|outcome=escaped|verdict=unknown") == 1
     decision = world.decisions[-1]
     assert (decision.age, decision.bound) == (10 * MINUTE + 5 * SECOND, 10 * MINUTE)
+    assert decision.evidence[-1].detail == "no probe"
 
 
 # backoff
@@ -510,6 +512,7 @@ def test_an_escape_is_fenced_although_its_own_probe_was_a_sign_and_kept_by_the_s
     world.wait(5 * SECOND)
     world.probed(name, report(offered_at=world.now))
     assert world.outcomes(name)[-1][1:] == ("vetoed", "busy", "sign")
+    assert world.counter("fence_breaches_total") == 0, "nothing had been thought idle"
 
 
 def test_only_an_expired_runner_that_was_matched_owes_its_job_another_one():

@@ -225,6 +225,7 @@ def test_runner_is_retiring_until_its_end_is_told():
     name = world.retiring()
     assert world.state(name) == "retiring"
     assert world.core.state.slots_held("local") == 1
+    assert not world.row(name).consumes, "whatever it was offered, it stands for no demand any more"
     world.destroyed(name)
     assert world.state(name) == "gone"
     assert world.core.state.slots_held("local") == 0
@@ -373,3 +374,51 @@ def test_an_exit_ends_the_gate_run():
     assert (world.state(name), world.row(name).gate) == ("gone", None)
     assert world.handle(Probed(name, token, IDLE)).decisions == ()
     assert [c.permit.warrant for c in world.commands(Destroy, name)] == [Warrant.ENDED]
+
+
+def test_a_worker_that_lives_on_after_an_accepted_fence_is_a_breach_without_a_new_sign():
+    """It was seen before and its job had ended, so that nothing new is noted of it."""
+    world = World()
+    name = world.finishing()
+    world.wait(MINUTE)
+    world.probed(name, report(ended_at=world.now))
+    world.fenced(name)
+    world.wait(5 * SECOND)
+    before = world.row(name).signs
+    world.probed(name, BUSY)
+    assert world.row(name).signs == before
+    assert world.counter(BREACHES) == 1
+    assert world.outcomes(name)[-1] == ("finished", "vetoed", "busy", "probe")
+
+
+def test_overdue_stays_a_deliberate_end_when_its_permit_had_lapsed():
+    world = World(pool(job_timeout=20 * MINUTE))
+    name = world.running()
+    world.wait(20 * MINUTE)
+    world.probed(name, BUSY)
+    assert world.commands(Destroy, name)[-1].permit.polite
+    world.wait(5 * MINUTE)
+    world.probed(name, BUSY)
+    first = world.commands(Destroy, name)[-1].permit
+    assert (first.polite, first.warrant) == (False, Warrant.OVERDUE)
+    world.now += 20 * SECOND
+    world.handle(DestroyFailed(name, f"env-{name}", Fault(Remedy.REFUSED, "the permit has lapsed")))
+    world.probed(name, BUSY)
+    again = world.commands(Destroy, name)[-1].permit
+    assert (again.warrant, again.made) == (Warrant.OVERDUE, world.now)
+    assert world.row(name).since == world.now, "its limit counts from the permit that is out"
+    assert world.gate(name).phase is GatePhase.DESTROYING
+
+
+def test_without_a_probe_both_proofs_are_dated():
+    world = World(pool(probes=False))
+    name = world.spare()
+    world.wait(10 * MINUTE)
+    asked = world.now
+    world.flag(name, busy=False)
+    world.now += SECOND
+    world.fenced(name)
+    world.wait(5 * SECOND)
+    permit = world.commands(Destroy, name)[-1].permit
+    assert permit.proofs == (asked, asked + 6 * SECOND)
+    assert permit.evidence[-1].detail == "not busy at the forge and an accepted fence together"

@@ -23,6 +23,7 @@ from ephemerd.domain.job import ForgeStatus, Job, JobReport, Told
 from ephemerd.domain.pool import Host, Policy, Pool, Setup
 from ephemerd.domain.runner import Decision, FenceAnswer, Runner
 from ephemerd.domain.verdict import Files, Listing, ProbeReport, Sign
+from tests.unit.core.checks import check
 
 APP = Scope("github", "repo:acme/app")
 LIB = Scope("github", "repo:acme/lib")
@@ -121,6 +122,7 @@ class World:
     def feed(self, event: ev.Event) -> Step:
         """Hand one event in at the present time, store its rows, and check the state."""
         step = self.core.handle(event, self.now)
+        check(step)
         self.steps.append(step)
         for kind, name, row in step.changed:
             rows = self.stored.setdefault(kind, {})
