@@ -16,7 +16,6 @@ from ephemerd.core import commands as c
 from ephemerd.core import events as e
 from ephemerd.domain.errors import Remedy
 from ephemerd.domain.ids import RunnerId, Scope, is_ours
-from ephemerd.domain.job import Told
 from ephemerd.domain.runner import FenceAnswer
 from ephemerd.ports.errors import Gone, Limited, NameTaken, PortError, Refused, RetryLater
 from ephemerd.ports.forge import Forge, Registration
@@ -171,7 +170,7 @@ class ForgeCalls:
         self._inbox.tell(e.RegistrationsListed(scope, found))
 
     async def list_jobs(self, command: c.ListJobs) -> None:
-        """Read the jobs of active runs; each report waits for room in the inbox."""
+        """Read the jobs of active runs; each part of the listing waits for room in the inbox."""
         scope = command.scope
         try:
             reports = await self._read(
@@ -180,8 +179,8 @@ class ForgeCalls:
         except PortError as error:
             self._failed(scope, e.JobsListed(scope, 0, error.fault()), error)
             return
-        for report in reports:
-            await self._inbox.put(e.JobReported(report, Told.LISTING))
+        for part in e.read_in_parts(scope, reports):
+            await self._inbox.put(part)
         await self._inbox.put(e.JobsListed(scope, len(reports)))
 
     async def _write(

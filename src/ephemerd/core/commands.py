@@ -111,7 +111,7 @@ class ListRegistrations:
 
 @dataclass(frozen=True, slots=True)
 class ListJobs:
-    """Read the jobs of queued and running runs; each a `JobReported`, then `JobsListed`."""
+    """Read the jobs of queued and running runs; in parts as `JobsRead`, then `JobsListed`."""
 
     scope: Scope
 

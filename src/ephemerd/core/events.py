@@ -7,6 +7,7 @@ belongs to; answers to older questions are dropped.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -16,6 +17,9 @@ from ephemerd.domain.job import JobReport, Told
 from ephemerd.domain.pool import Setup
 from ephemerd.domain.runner import FenceAnswer
 from ephemerd.domain.verdict import ProbeReport, Sign
+
+READ_AT_ONCE = 100
+"""At most so many reports of a listing in one event: a turn stays short, and few are journalled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +37,16 @@ class Booted:
 
 
 @dataclass(frozen=True, slots=True)
-class Woke:
-    """The time that `next_wake()` named has come."""
-
-
-@dataclass(frozen=True, slots=True)
 class Reconfigured:
     """The configuration was read anew within a process life; what it leaves out goes on until it is empty."""
 
     who: str
     setup: Setup
+
+
+@dataclass(frozen=True, slots=True)
+class Woke:
+    """The time that `next_wake()` named has come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class ClockStepped:
 
 @dataclass(frozen=True, slots=True)
 class JobReported:
-    """The forge said something of a job, by delivery or listing."""
+    """The forge said something of a job, by delivery (a listing comes as `JobsRead`)."""
 
     report: JobReport
     told: Told
@@ -219,8 +223,16 @@ class RegistrationsListed:
 
 
 @dataclass(frozen=True, slots=True)
+class JobsRead:
+    """A part of a listing of a scope's queued and running jobs: at most `READ_AT_ONCE` reports."""
+
+    scope: Scope
+    reports: tuple[JobReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class JobsListed:
-    """The jobs of queued and running runs of one scope were read (each came as a `JobReported`)."""
+    """The jobs of queued and running runs of one scope were read; all came in `JobsRead` before this."""
 
     scope: Scope
     jobs: int
@@ -233,6 +245,12 @@ class ScopeAnswered:
 
     scope: Scope
     limited_until: int | None = None
+
+
+def read_in_parts(scope: Scope, reports: Sequence[JobReport]) -> Iterator[JobsRead]:
+    """Cut a listing into the events that carry it."""
+    for start in range(0, len(reports), READ_AT_ONCE):
+        yield JobsRead(scope, tuple(reports[start : start + READ_AT_ONCE]))
 
 
 class Target(Enum):
@@ -298,6 +316,7 @@ Event = (
     | DestroyFailed
     | EnvironmentsListed
     | RegistrationsListed
+    | JobsRead
     | JobsListed
     | ScopeAnswered
     | CordonOrdered

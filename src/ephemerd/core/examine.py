@@ -137,22 +137,8 @@ def _consumption(t: Turn, row: Runner) -> None:
     if row.hard is None:
         if t.now - (row.soft_last or 0) >= t.policy.nameless_soft:
             t.change_runner(row, consumes=False)
-    elif t.now >= _telling_from(t, row):
+    elif t.now >= signs.telling_from(t, row):
         _who_is_it(t, row)
-
-
-def _telling_from(t: Turn, row: Runner) -> int:
-    """Return from when on "it still waits" tells that a job is not the runner's (ms).
-
-    Until its worker has reported, a job that a runner has acquired reads as waiting (runner.md section 5),
-    so an announcement without a worker says nothing for as long as the worker may take.
-    """
-    hard = row.hard if row.hard is not None else row.since
-    if row.worker is not None:
-        return max(hard, row.worker) + t.policy.confirm_after
-    if row.state is S.GONE:
-        return max(hard, row.since) + t.policy.confirm_after
-    return hard + t.policy.no_worker_stuck
 
 
 def _who_is_it(t: Turn, row: Runner) -> None:
@@ -161,7 +147,7 @@ def _who_is_it(t: Turn, row: Runner) -> None:
     A job that the forge called waiting `confirm_after` or more after the sign is not the one. Only the
     oldest of a class are asked about one by one; of the others the next listing tells all at once.
     """
-    certain = _telling_from(t, row)
+    certain = signs.telling_from(t, row)
     listed = t.state.scope(row.scope).jobs_listed
     for group in _candidates(t, row):
         for place, key in enumerate(group.queued):
@@ -214,7 +200,7 @@ def _moments(t: Turn, row: Runner) -> Iterator[int]:
     if row.asked is not None:
         yield row.asked + gate.QUESTION_LIMIT
     if row.consumes:
-        yield (row.soft_last or 0) + policy.nameless_soft if row.hard is None else _telling_from(t, row)
+        yield (row.soft_last or 0) + policy.nameless_soft if row.hard is None else signs.telling_from(t, row)
     if row.unregister or (row.fence.retry and row.state not in FINAL):
         yield row.fence.retry
     if row.state in FINAL:

@@ -6,7 +6,7 @@ sorts by a persisted key; dicts here are used as ordered sets and their order me
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ephemerd.core.line import Line
@@ -116,6 +116,13 @@ class Index:
             self._job(old, -1)
         if new is not None:
             self._job(new, 1)
+
+    def ended_jobs(self, rows: Iterable[Job]) -> None:
+        """Follow many ended jobs at once, oldest first: nearly all that a restart finds in the store."""
+        for row in rows:
+            self.finished[row.key] = None
+            status = row.status.value
+            self.by_status[status] = self.by_status.get(status, 0) + 1
 
     def _job(self, row: Job, sign: int) -> None:
         _bump(self.by_status, row.status.value, sign)

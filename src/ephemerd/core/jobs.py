@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ephemerd.core import scopes, signs
 from ephemerd.core.commands import LookUpJob
-from ephemerd.core.events import JobLookedUp, JobReported
+from ephemerd.core.events import JobLookedUp, JobReported, JobsRead
 from ephemerd.core.evolve import replace
 from ephemerd.core.transitions import move_job
 from ephemerd.core.turn import Turn
@@ -32,13 +32,21 @@ FIRST = {
 
 
 def on_reported(t: Turn, event: JobReported) -> None:
-    """Take in a delivery or a line of a listing."""
+    """Take in a delivery."""
     apply(t, event.report, event.told)
+
+
+def on_read(t: Turn, event: JobsRead) -> None:
+    """Take in a part of a listing, line by line."""
+    for report in event.reports:
+        apply(t, report, Told.LISTING)
 
 
 def apply(t: Turn, report: JobReport, told: Told) -> None:
     """Bring the job's row to what the report says, as far as that is an advance."""
-    key = JobKey(report.key.forge, report.key.repository.lower(), report.key.id)
+    key = report.key
+    if not key.repository.islower():
+        key = JobKey(key.forge, key.repository.lower(), key.id)
     t.concern(str(key))
     if report.status is ForgeStatus.OTHER:
         return
@@ -278,10 +286,13 @@ def due(t: Turn, job: Job) -> None:
 
 
 def _touch_consuming(t: Turn, job: Job) -> None:
-    """Runners whose job has no name yet may ask about the next candidate, or be released."""
+    """Runners whose job has no name yet may ask about the next candidate, or be released: those only that
+    have begun to ask, since an answer means nothing to the others."""
     for pool, members in sorted(t.state.index.consuming.items()):
-        if pool in t.state.pools and t.state.pools[pool].pool.scope.serves(job.key):
-            t.touch(members)
+        if not members or pool not in t.state.pools or not t.state.pools[pool].pool.scope.serves(job.key):
+            continue
+        rows = (t.state.runners[name] for name in members)
+        t.touch(row.id for row in rows if row.hard is not None and t.now >= signs.telling_from(t, row))
 
 
 def prune(t: Turn, most: int = 1_000) -> None:

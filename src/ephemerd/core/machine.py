@@ -162,6 +162,8 @@ def dispatch(t: Turn, event: ev.Event) -> None:
             listings.on_environments(t, event)
         case ev.RegistrationsListed():
             listings.on_registrations(t, event)
+        case ev.JobsRead():
+            jobs.on_read(t, event)
         case ev.JobsListed():
             listings.on_jobs(t, event)
         case _:

@@ -111,6 +111,14 @@ def _job_reported(event: ev.JobReported, subject: str) -> Said:
 
 
 @_say.register
+def _jobs_read(event: ev.JobsRead, subject: str) -> Said:
+    for report in event.reports:
+        if str(report.key).lower() == subject.lower():
+            return _job_reported(ev.JobReported(report, Told.LISTING), subject)
+    return Said(f"a listing of {event.scope} showed {len(event.reports)} jobs")
+
+
+@_say.register
 def _job_looked_up(event: ev.JobLookedUp, subject: str) -> Said:
     if event.report is not None:
         return Said(f"asked about the job, the forge said that it is {_report(event.report)}")

@@ -160,3 +160,17 @@ def lapse(t: Turn, row: Runner) -> Runner:
         fence = replace(fence, sent=None, refused=None)  # only a refusal lapses, no answer does not
     row = replace(row, consumes=False, fence=fence, stuck="", listening=listening, untaken=None)
     return t.put_runner(move_runner(row, RunnerState.LISTENING, t.now))
+
+
+def telling_from(t: Turn, row: Runner) -> int:
+    """Return from when on "it still waits" tells that a job is not the runner's (ms).
+
+    Until its worker has reported, a job that a runner has acquired reads as waiting (runner.md section 5),
+    so an announcement without a worker says nothing for as long as the worker may take.
+    """
+    hard = row.hard if row.hard is not None else row.since
+    if row.worker is not None:
+        return max(hard, row.worker) + t.policy.confirm_after
+    if row.state is RunnerState.GONE:
+        return max(hard, row.since) + t.policy.confirm_after
+    return hard + t.policy.no_worker_stuck

@@ -9,7 +9,7 @@ from ephemerd.core.agenda import Agenda
 from ephemerd.core.index import Group, Index
 from ephemerd.core.rows import ClassRow, HostRow, PoolRow, ScopeRow
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
-from ephemerd.domain.job import Job
+from ephemerd.domain.job import ENDED_STATUSES, Job
 from ephemerd.domain.pool import Host, Policy, Pool, Setup
 from ephemerd.domain.runner import Runner
 
@@ -145,7 +145,13 @@ def load(rows: Rows) -> State:
     for runner in sorted(rows.get("runner", {}).values(), key=lambda row: row.order):
         state.runners[runner.id] = runner
         state.index.runner_changed(None, runner)
-    for job in sorted(rows.get("job", {}).values(), key=lambda row: (row.ended or 0, row.order)):
+    every = rows.get("job", {}).values()
+    ended = [job for job in every if job.status in ENDED_STATUSES and not job.asking]
+    ended.sort(key=lambda job: (job.ended or 0, job.order))
+    state.jobs.update((job.key, job) for job in ended)
+    state.index.ended_jobs(ended)
+    others = [job for job in every if job.status not in ENDED_STATUSES or job.asking]
+    for job in sorted(others, key=lambda job: job.order):
         state.jobs[job.key] = job
         state.index.job_changed(None, job, state.host_of)
     return state

@@ -16,7 +16,7 @@ from ephemerd.core import commands as c
 from ephemerd.core import events as e
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
-from ephemerd.domain.job import ForgeStatus, Told
+from ephemerd.domain.job import ForgeStatus
 from ephemerd.domain.permit import FenceIntent, Permit, Warrant
 from ephemerd.domain.pool import Policy
 from ephemerd.domain.runner import FenceAnswer
@@ -319,13 +319,14 @@ async def test_a_found_job_is_told_as_it_is(bench):
     assert told == e.JobLookedUp(key(), 3, report=report(1, ForgeStatus.IN_PROGRESS))
 
 
-async def test_jobs_are_listed_one_by_one_then_the_end(bench):
-    bench.forge.answers["active_jobs"] = [report(1), report(2)]
+async def test_jobs_are_listed_in_short_parts_then_the_end(bench):
+    reports = [report(number) for number in range(1, e.READ_AT_ONCE + 3)]
+    bench.forge.answers["active_jobs"] = reports
     told = await bench.answers(c.ListJobs(SCOPE))
     assert told == [
-        e.JobReported(report(1), Told.LISTING),
-        e.JobReported(report(2), Told.LISTING),
-        e.JobsListed(SCOPE, 2),
+        e.JobsRead(SCOPE, tuple(reports[: e.READ_AT_ONCE])),
+        e.JobsRead(SCOPE, tuple(reports[e.READ_AT_ONCE :])),
+        e.JobsListed(SCOPE, len(reports)),
     ]
 
 

@@ -201,6 +201,10 @@ SENTENCES: list[tuple[ev.Event, str]] = [
             "(no usable answer, it may have happened)"
         ),
     ),
+    (
+        ev.JobsRead(SCOPE, (report(ForgeStatus.QUEUED), report(ForgeStatus.WAITING))),
+        "a listing of github/repo:acme/app showed 2 jobs",
+    ),
     (ev.JobsListed(SCOPE, 1), "github/repo:acme/app listed 1 job of queued and running runs"),
     (
         ev.JobsListed(SCOPE, 0, Fault(Remedy.DENIED, "403")),
@@ -231,6 +235,12 @@ def test_every_kind_of_event_is_shown_here():
 @pytest.mark.parametrize(("event", "sentence"), SENTENCES, ids=lambda value: type(value).__name__)
 def test_the_sentence(event, sentence):
     assert say(event).text == sentence
+
+
+def test_a_part_of_a_listing_says_in_the_story_of_a_job_what_it_said_of_it():
+    read = ev.JobsRead(SCOPE, (report(ForgeStatus.QUEUED),))
+    alone = ev.JobReported(report(ForgeStatus.QUEUED), Told.LISTING)
+    assert say(read, str(JOB)).text == say(alone).text
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

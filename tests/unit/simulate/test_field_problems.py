@@ -52,7 +52,7 @@ def test_fp_38_a_weather_of_outages_kills_and_leaks_nothing():
 
 
 def test_fp_52_sudden_deaths_of_the_daemon_kill_and_leak_nothing():
-    result = simulate(load("hostile"), 52, 100)
+    result = simulate(load("hostile"), 52, 300)
     assert unharmed(result)
     assert result.crashes > 0
 

@@ -9,7 +9,6 @@ from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId, Scope
-from ephemerd.domain.job import Told
 from ephemerd.domain.permit import Permit, Warrant
 from ephemerd.domain.runner import FenceAnswer
 from ephemerd.testing.simulate.budget import WAIT, ModelBucket
@@ -334,12 +333,12 @@ class Calls:
         def effect(fault: Fault | None) -> ev.Event:
             if fault is not None:
                 return ev.JobsListed(command.scope, 0, fault)
-            told = 0
-            for job in list(self.forge.open.values()):
-                if command.scope.serves(job.key):
-                    self.daemon.handle(ev.JobReported(self.forge.report(job), Told.LISTING))
-                    told += 1
-            return ev.JobsListed(command.scope, told)
+            reports = [
+                self.forge.report(job) for job in self.forge.open.values() if command.scope.serves(job.key)
+            ]
+            for part in ev.read_in_parts(command.scope, reports):
+                self.daemon.handle(part)
+            return ev.JobsListed(command.scope, len(reports))
 
         self._call("active_jobs", command.scope, effect)
 

@@ -214,27 +214,39 @@ class ModelForge:
             self.time.after(0, self._assign)
 
     def _assign(self) -> None:
-        """Hand queued jobs to idle runners in a random permutation."""
+        """Hand queued jobs to idle runners in a random permutation, drawn only as far as runners last."""
         self._assigning = False
-        jobs = list(self.queued.values())
-        self.rng.shuffle(jobs)
-        by_fit: dict[tuple[str, tuple[str, ...]], list[TrueRegistration]] = {}
-        for job in jobs:
+        fits = self._idle_by_fit()
+        jobs = [job for job in self.queued.values() if fits[job.key.repository, job.labels]]
+        left = len(jobs)
+        reach = {r.id: None for fitting in fits.values() for r in fitting}
+        while left and reach:
+            drawn = int(self.rng.random() * left)
+            left -= 1
+            job, jobs[drawn] = jobs[drawn], jobs[left]
             if job.matrix is not None and job.matrix.full():
                 continue
+            fitting = fits[job.key.repository, job.labels]
+            while fitting:
+                registration = fitting.pop()
+                if registration.id in self.idle:
+                    reach.pop(registration.id)
+                    self._pick(job, registration)
+                    break
+
+    def _idle_by_fit(self) -> dict[tuple[str, tuple[str, ...]], list[TrueRegistration]]:
+        """Return for each kind of queued job the idle runners that can be given it, in a random order."""
+        fits: dict[tuple[str, tuple[str, ...]], list[TrueRegistration]] = {}
+        for job in self.queued.values():
             fit = (job.key.repository, job.labels)
-            if fit not in by_fit:
-                by_fit[fit] = [
+            if fit not in fits:
+                fits[fit] = [
                     r
                     for r in self.idle.values()
                     if r.scope.serves(job.key) and satisfies(r.labels, job.labels)
                 ]
-                self.rng.shuffle(by_fit[fit])
-            while by_fit[fit]:
-                registration = by_fit[fit].pop()
-                if registration.id in self.idle:
-                    self._pick(job, registration)
-                    break
+                self.rng.shuffle(fits[fit])
+        return fits
 
     def held_back(self, job: TrueJob) -> bool:
         """Say whether the forge itself keeps the job waiting (max-parallel)."""

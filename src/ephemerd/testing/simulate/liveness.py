@@ -69,13 +69,18 @@ class Liveness:
     def _charge(self) -> None:
         """Charge the time since the last look to every job that could have been served in it."""
         free = self._free()
-        for job in self.daemon.forge.queued.values():
-            if self.daemon.forge.held_back(job) or job.key.id in self.lost:
+        forge, now = self.daemon.forge, self.daemon.time.now
+        room: dict[tuple[str, tuple[str, ...]], bool] = {}
+        for job in forge.queued.values():
+            if forge.held_back(job) or job.key.id in self.lost:
                 continue
-            served = self.daemon.forge.served.get((job.key.repository, job.labels), 0)
-            if self.daemon.time.now - served <= LOOK_EVERY:
+            fit = (job.key.repository, job.labels)
+            if now - forge.served.get(fit, 0) <= LOOK_EVERY:
                 job.waited = 0
-            elif any(free[pool.host] > 0 for pool in self._pools(job)):
+                continue
+            if fit not in room:
+                room[fit] = any(free[pool.host] > 0 for pool in self._pools(job))
+            if room[fit]:
                 job.waited += LOOK_EVERY
                 if job.waited > self.limit:
                     self._lose(job)

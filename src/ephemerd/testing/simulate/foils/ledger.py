@@ -80,6 +80,9 @@ class Earlier(Lives):
                 self._due(t)
             case ev.JobReported():
                 self._reported(t, event.report, event.told)
+            case ev.JobsRead():
+                for report in event.reports:
+                    self._reported(t, report, Told.LISTING)
             case ev.SweepOrdered():
                 self.sweep(t)
             case ev.EnvironmentsListed():

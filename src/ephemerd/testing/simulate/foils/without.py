@@ -213,6 +213,8 @@ class NoRevalidate(Without):
             return None if self._keeps(event.runner, event) else event
         if isinstance(event, ev.JobReported) and self._names(event.report, event):
             return replace(event, report=_unnamed(event.report))
+        if isinstance(event, ev.JobsRead):
+            return replace(event, reports=tuple(self._listed(report) for report in event.reports))
         if (
             isinstance(event, ev.JobLookedUp)
             and event.report is not None
@@ -220,6 +222,10 @@ class NoRevalidate(Without):
         ):
             return replace(event, report=_unnamed(event.report))
         return event
+
+    def _listed(self, report: JobReport) -> JobReport:
+        later = ev.JobReported(report, Told.LISTING)
+        return _unnamed(report) if self._names(report, later) else report
 
     def _names(self, report: JobReport, later: ev.Event) -> bool:
         return report.runner_name is not None and self._keeps(RunnerId(report.runner_name), later)
