@@ -6,7 +6,7 @@ until nothing changes any more, then set the moments at which the touched ones w
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, assert_never
 
 from ephemerd.core import (
     boot,
@@ -210,6 +210,8 @@ def _answer_about_runner(t: Turn, event: RunnerAnswer) -> None:
             lifecycle.on_destroyed(t, event)
         case ev.DestroyFailed():
             lifecycle.on_destroy_failed(t, event)
+        case _:
+            assert_never(event)
 
 
 def _scope_answered(t: Turn, event: ev.ScopeAnswered) -> None:

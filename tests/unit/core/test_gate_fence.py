@@ -502,3 +502,49 @@ def test_held_runner_is_probed_anew_before_its_next_fence():
     assert isinstance(world.sent[-1], ProbeRunner)
     world.probed(name, BUSY)
     assert world.outcomes(name)[-1] == ("surplus", "vetoed", "busy", "probe")
+
+
+def test_one_not_found_twice_is_not_asked_about_again_unless_that_could_help():
+    """A delivery called its job completed, which lets no "not found" count: another DELETE would be for nothing."""
+    world = World()
+    name = world.running()
+    world.completes(world.job_of(name), name)
+    world.wait(MINUTE)
+    assert world.rules(name) == "finished"
+    for _ in range(2):
+        again(world, name)
+        world.probed(name)
+        world.vouch()
+        world.fenced(name, NOT_FOUND)
+        world.now += MINUTE
+    assert world.row(name).fence.missing_again is not None
+    asked = len(world.commands(Deregister, name))
+    while world.rules(name) != "finished":
+        world.tick()
+    world.vouch()
+    world.probed(name)
+    assert len(world.commands(Deregister, name)) == asked
+    assert world.outcomes(name)[-1] == ("finished", "vetoed", "idle", "fence")
+    assert "not found twice" in world.decisions[-1].reason
+    while world.row(name).gate is None:
+        world.tick()
+    world.probed(name, ENDED)
+    assert len(world.commands(Deregister, name)) == asked + 1, "its log says that its job is over"
+
+
+def test_a_forced_order_asks_also_about_one_that_was_not_found_twice():
+    world = World()
+    name = world.running()
+    world.completes(world.job_of(name), name)
+    world.wait(MINUTE)
+    for _ in range(2):
+        again(world, name)
+        world.probed(name)
+        world.vouch()
+        world.fenced(name, NOT_FOUND)
+        world.now += MINUTE
+    asked = len(world.commands(Deregister, name))
+    world.vouch()
+    world.kill(name, force=True)
+    world.probed(name)
+    assert len(world.commands(Deregister, name)) == asked + 1

@@ -343,3 +343,12 @@ def test_hosts_and_policies_come_from_the_latest_start() -> None:
     assert world.core.state.policy.stuck_after == 1
     assert world.reborn().state.policy.stuck_after == 1
     assert world.core.state.slots_free("here") == 7
+
+
+@pytest.mark.parametrize("name", ["github/acme/app/99", "no key"])
+def test_a_moment_of_a_job_that_is_no_more_is_nobodys(name):
+    world = World()
+    world.core.state.agenda.set("job", name, world.now)
+    step = world.feed(ev.Woke())
+    assert (step.commands, step.changed) == ((), ())
+    assert ("job", name) not in world.core.state.agenda.moments()
