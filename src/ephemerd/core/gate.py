@@ -12,7 +12,7 @@ from ephemerd.core.commands import Deregister, Destroy, LookUpRunner, ProbeRunne
 from ephemerd.core.decision import VETO, Bounds, Ruling, age_of, bounds_of, decide
 from ephemerd.core.events import FenceAnswered, Probed, RunnerLookedUp
 from ephemerd.core.evolve import replace
-from ephemerd.core.judge import judge, no_report
+from ephemerd.core.judge import judge, never_at_work, no_report
 from ephemerd.core.transitions import move_runner
 from ephemerd.core.turn import Turn
 from ephemerd.domain.permit import FenceIntent, Permit, Warrant
@@ -98,6 +98,11 @@ def on_probed(t: Turn, event: Probed) -> None:
         else:
             _rule(t, row, run, evidence.verdict, evidence.via)
     elif run.phase is GatePhase.REPROBING:
+        unsaid = run.flag_idle and evidence.verdict is Verdict.UNKNOWN
+        if unsaid and event.report is not None and never_at_work(event.report):
+            detail = "it never connected, is deregistered, and no worker is among its processes"
+            evidence = Evidence(Verdict.IDLE, Via.FORGE, t.now, detail)
+            run = _with(run, evidence)
         _second(t, row, run, evidence)
 
 

@@ -29,6 +29,16 @@ def judge(report: ProbeReport, now: int, soft_life: int) -> Evidence:
     return Evidence(Verdict.IDLE, Via.PROBE, now, quiet)
 
 
+def never_at_work(report: ProbeReport) -> bool:
+    """Say whether a look shows nothing of a job, in an environment whose files do not tell anything yet.
+
+    A boot that wedged before it wrote its first line can never be read as quiet. Where the forge says that it
+    never connected and has let it go, a whole list without a worker is enough: nobody could give it a job.
+    """
+    no_sign = report.offered_at is None and report.announced_at is None
+    return report.listing is Listing.COMPLETE and report.workers == 0 and no_sign
+
+
 def no_report(fault: Fault | None, now: int) -> Evidence:
     """Return the evidence of a probe that could not look: unknown, with what went wrong."""
     return Evidence(

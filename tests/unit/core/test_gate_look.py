@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ephemerd.core.commands import Deregister, LookUpRunner, ProbeRunner
+from ephemerd.core.commands import Deregister, Destroy, LookUpRunner, ProbeRunner
 from ephemerd.core.events import EnvironmentsListed, FoundEnvironment, Probed, SweepOrdered
+from ephemerd.core.evolve import replace
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.pool import FenceKind, Policy
 from ephemerd.domain.runner import FenceAnswer, GatePhase
@@ -344,6 +345,56 @@ def test_unborn_with_an_unreadable_probe_still_needs_the_second_look():
     world.wait(5 * SECOND)
     world.probed(name, IDLE)
     assert world.outcomes(name) == [("unborn", "reaped", "idle", "probe")]
+
+
+WEDGED = report(files=Files.UNREADABLE, listening=False)
+"""A boot that hangs before its first line: the list is whole, and there are no files to read."""
+
+
+@pytest.mark.parametrize("seen", [WEDGED, replace(WEDGED, strangers=2)], ids=["alone", "with helpers"])
+def test_unborn_that_wedged_before_it_wrote_a_line_goes_by_the_forge_and_the_list_together(seen):
+    """Its files will never be quiet; but it never connected, the forge let it go, and nobody works there."""
+    world = World()
+    name = unborn(world)
+    world.probed(name, seen)
+    world.flag(name, busy=False, connected=False)
+    world.fenced(name)
+    world.wait(5 * SECOND)
+    step = world.probed(name, seen)
+    assert world.outcomes(name) == [("unborn", "reaped", "idle", "forge")]
+    (command,) = step.commands
+    assert isinstance(command, Destroy)
+
+
+@pytest.mark.parametrize(
+    ("last", "verdict"),
+    [
+        (replace(WEDGED, workers=1), "busy"),
+        (replace(WEDGED, announced_at=1), "busy"),
+        (replace(WEDGED, offered_at=1), "unknown"),
+        (replace(WEDGED, listing=Listing.PARTIAL), "unknown"),
+        (None, "unknown"),
+    ],
+    ids=["worker", "announced", "offered long ago", "list not whole", "no answer"],
+)
+def test_unborn_that_shows_anything_or_cannot_be_seen_stays(last, verdict):
+    world = World()
+    name = unborn(world)
+    world.probed(name, WEDGED)
+    world.flag(name, busy=False, connected=False)
+    world.fenced(name)
+    world.wait(5 * SECOND)
+    assert world.probed(name, last).commands == ()
+    assert world.outcomes(name)[-1][:3] == ("unborn", "vetoed", verdict)
+
+
+def test_a_wedged_boot_whose_fence_is_not_accepted_stays():
+    world = World()
+    name = unborn(world)
+    world.probed(name, WEDGED)
+    world.flag(name, busy=False, connected=False)
+    world.fenced(name, FenceAnswer.NOT_FOUND)
+    assert world.outcomes(name)[-1][1] == "vetoed"
 
 
 def test_runner_without_an_environment_is_asked_about_at_the_forge():
