@@ -175,8 +175,11 @@ def _silent(t: Turn, scope: Scope, fault: Fault) -> None:
     if row.silent is None:
         t.note("warning", "the forge gives no answer", scope=scope, detail=fault.detail)
         pause += _turn_of(t, row) % pause
-        row = replace(row, silent=t.now)
-    keep(t, replace(row, why=fault.detail, next_try=max(row.next_try, t.now + pause)))
+        row = replace(row, silent=t.now, next_try=max(row.next_try, t.now + pause))
+    elif row.next_try <= t.now:
+        row = replace(row, next_try=t.now + pause)
+    # Else the minute counts from when the scope was tried: an answer that only times out does not prolong it.
+    keep(t, replace(row, why=fault.detail))
 
 
 def _denied(t: Turn, scope: Scope, fault: Fault) -> None:

@@ -101,6 +101,17 @@ def test_a_silent_scope_is_tried_each_minute_even_when_nothing_else_wants_it() -
     assert calls(world.wait(SECOND)) == [cm.ListRegistrations(APP)]
 
 
+def test_the_minute_counts_from_the_try_although_its_answer_only_times_out() -> None:
+    world = World()
+    world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
+    world.lists = False
+    assert calls(world.wait(MINUTE + SECOND)) == [cm.ListRegistrations(APP)]
+    tried = world.now
+    world.wait(10 * SECOND)
+    world.feed(ev.RegistrationsListed(APP, (), NO_ANSWER))
+    assert world.core.state.scopes[str(APP)].next_try == tried + MINUTE
+
+
 def test_recovery_resumes_at_once() -> None:
     world = World(slots=8)
     world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
