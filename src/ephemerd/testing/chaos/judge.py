@@ -54,7 +54,7 @@ def deliveries(truth: Iterable[Record], store: Path) -> Deliveries:
             job_of[record["guid"]] = record["job"]
             if record["status"] == STORED:
                 acknowledged.add(record["guid"])
-    stored, journalled = _books(store)
+    stored, journalled = books(store)
     expected = Counter(job_of.get(guid, 0) for guid in stored)
     return Deliveries(
         acknowledged=len(acknowledged),
@@ -65,7 +65,8 @@ def deliveries(truth: Iterable[Record], store: Path) -> Deliveries:
     )
 
 
-def _books(store: Path) -> tuple[set[str], Counter[int]]:
+def books(store: Path) -> tuple[set[str], Counter[int]]:
+    """The ids of the stored deliveries, and how many reports by webhook the journal holds of each job."""
     with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as books:
         stored = {str(row[0]) for row in books.execute("SELECT id FROM delivery")}
         told = books.execute(

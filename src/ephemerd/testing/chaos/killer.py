@@ -26,6 +26,12 @@ class Killer:
         self.kills = kills
         self.done = 0
         self._rng = random.Random(f"{seed}:kills")
+        self._progress = asyncio.Condition()
+
+    async def has_done(self, share: float) -> None:
+        """Return once so much of the killing is done."""
+        async with self._progress:
+            await self._progress.wait_for(lambda: self.done >= share * self.kills)
 
     async def run(self) -> None:
         """Kill and start again; returns when the daemon is ready after the last kill."""
@@ -33,7 +39,9 @@ class Killer:
             # What has just been started is killed while it starts only from the second kill on.
             await self._let_live(allow_starting=number > 0)
             await self.stage.kill_daemon()
-            self.done += 1
+            async with self._progress:
+                self.done += 1
+                self._progress.notify_all()
             if self.done % 10 == 0 or self.done == self.kills:
                 self.tell.say(f"the daemon was killed for the {self.done}. time", "act")
             if self._rng.random() < 0.5:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 from ephemerd.testing.chaos import judge
+from ephemerd.testing.chaos.adoption import measure_adoption
+from ephemerd.testing.chaos.commits import kill_in_commits
 from ephemerd.testing.chaos.killer import Killer
-from ephemerd.testing.chaos.options import ChaosOptions, ChaosReport, broken_promises
+from ephemerd.testing.chaos.options import ChaosOptions, ChaosReport, Commits, broken_besides, broken_promises
 from ephemerd.testing.chaos.stage import ChaosStage, demo_options
 from ephemerd.testing.demo.bursts import LOOK_EVERY_S, Bursts
 from ephemerd.testing.demo.driver import until_quiet
@@ -22,12 +26,55 @@ QUIET_WITHIN_S = 420.0
 """Bound on the wait for the end: above the hard bound of a wedged worker in scaled time."""
 
 
-async def run_chaos(options: ChaosOptions, narrator: Narrator) -> ChaosReport:
-    """Play the storm and measure it; raises :class:`DemoError` where it cannot be played.
+class Storm(Bursts):
+    """The demo's bursts, spread over all the lives of the daemon."""
 
-    Whatever way it ends, the programs and runners that it started are ended. The folder stays where a promise was
-    broken, or where it was asked for.
+    def __init__(self, stage: ChaosStage, narrator: Narrator, killer: Killer) -> None:
+        super().__init__(stage, narrator)
+        self._killer = killer
+
+    async def _burst(self, group: asyncio.TaskGroup) -> None:
+        await self._killer.has_done(len(self.jobs) / self.options.jobs)
+        await super()._burst(group)
+
+
+async def run_chaos(options: ChaosOptions, narrator: Narrator) -> ChaosReport:
+    """Play the storm, and what was asked for besides, and measure it all.
+
+    Raises :class:`DemoError` where it cannot be played. Whatever way it ends, the programs and runners that it
+    started are ended. The folder stays where a promise was broken, or where it was asked for.
     """
+    began = time.monotonic()
+    adoption, commits = None, None
+    if options.runners:
+        narrator.title(f"A restart with {options.runners} live runners")
+        adoption = await measure_adoption(options.runners, options.seed, _below(options, "adoption"))
+        narrator.say(f"deliveries were taken after {adoption.ready_ms:.0f} ms")
+        narrator.say(f"{adoption.adopted} runners were adopted after {adoption.adopted_ms:.0f} ms")
+    if options.commit_kills:
+        narrator.title(f"{options.commit_kills} deaths in the middle of group commits")
+        commits = await _commits(options)
+        narrator.say(f"{commits.acknowledged} deliveries acknowledged, {commits.lost} lost")
+    report = await _play_storm(options, narrator)
+    report = dataclasses.replace(
+        report, adoption=adoption, commits=commits, wall_s=round(time.monotonic() - began, 2)
+    )
+    return dataclasses.replace(report, broken_promises=report.broken_promises + broken_besides(report))
+
+
+def _below(options: ChaosOptions, name: str) -> Path | None:
+    return None if options.folder is None else options.folder / name
+
+
+async def _commits(options: ChaosOptions) -> Commits:
+    folder = _below(options, "commits")
+    if folder is not None:
+        return await kill_in_commits(folder, options.commit_kills, options.seed)
+    with tempfile.TemporaryDirectory(prefix="ephemerd-chaos-") as temporary:
+        return await kill_in_commits(Path(temporary), options.commit_kills, options.seed)
+
+
+async def _play_storm(options: ChaosOptions, narrator: Narrator) -> ChaosReport:
     began = time.monotonic()
     stage = ChaosStage(
         demo_options(
@@ -36,7 +83,7 @@ async def run_chaos(options: ChaosOptions, narrator: Narrator) -> ChaosReport:
             seed=options.seed,
             weather=options.weather,
             time_scale=options.time_scale,
-            folder=options.folder,
+            folder=_below(options, "storm"),
         )
     )
     async with stage:
@@ -45,8 +92,8 @@ async def run_chaos(options: ChaosOptions, narrator: Narrator) -> ChaosReport:
         narrator.say(
             f"durations above 10 s, of weather and policy alike, are divided by {options.time_scale:g}"
         )
-        bursts = Bursts(stage, narrator)
         killer = Killer(stage, narrator, kills=options.kills, seed=options.seed)
+        bursts = Storm(stage, narrator, killer)
         looking = asyncio.create_task(_keep_looking(stage))
         try:
             await _storm(bursts, killer)
