@@ -6,6 +6,7 @@
 # mutate  changes the core in thousands of small ways, hours of work (MUTATE_ARGS="gate decision --folder kept")
 # simulate  the long simulation: five weathers, 40 seeds, 5000 jobs each, on all cores (SIMULATE_ARGS=--json)
 # soak   100,000 jobs through the daemon in virtual time: memory stays flat (SOAK_ARGS=--json; some minutes)
+# chaos  300 jobs in the roughest weather while the daemon is killed 60 times; prints one JSON object (CHAOS_ARGS=--seed=2)
 # lock   resolve the dependencies anew into the hashed lock files
 # clean  remove what the other targets made
 
@@ -14,6 +15,7 @@ SYSTEM ?= 1
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
 SIMULATE_ARGS ?=
+CHAOS_ARGS ?=
 MUTATE_ARGS ?=
 SOAK_ARGS ?=
 BIN := .venv/bin
@@ -57,6 +59,9 @@ simulate: setup
 
 soak: setup
 	$(BIN)/python -m ephemerd.testing.soak $(SOAK_ARGS)
+
+chaos: setup
+	@$(BIN)/python -m ephemerd.testing.chaos $(CHAOS_ARGS)
 
 check: lint types contracts unit
 

@@ -1,0 +1,1 @@
+"""Chaos: what it judges by, and what it promises."""
