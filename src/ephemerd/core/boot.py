@@ -79,15 +79,16 @@ def configure(t: Turn, setup: Setup) -> None:
     plan.relink(t)
 
 
-def _at_rest(row: Runner) -> bool:
+def _at_rest(t: Turn, row: Runner) -> bool:
     """Say whether nothing but its end as a row is still to come: most of what a restart finds."""
     owed = row.unregister or row.cleanup or row.consumes or row.leak is not None
+    owed = owed or t.now - row.since >= t.policy.gone_kept  # that end came while nobody was there
     return row.state is S.GONE and not owed and row.gate is None and row.asked is None
 
 
 def _resume(t: Turn, row: Runner, *, same_boot: bool) -> None:
     """Bring one row into the new process life, from its written state alone."""
-    if _at_rest(row):
+    if _at_rest(t, row):
         return
     t.touch((row.id,))  # moments of it may have passed while nobody was there
     row = replace(row, gate=None, asked=None, fence=replace(row.fence, retry=min(row.fence.retry, t.now)))
