@@ -104,6 +104,11 @@ class CrossCheck:
                     f"is no scope of forge {forge}",
                     f"write one of {', '.join(scopes)}, or add it to forge.{forge}.scope",
                 )
+        if pool.min_idle > pool.max_concurrent:
+            what = f"is more than max_concurrent ({pool.max_concurrent}), which counts spares too"
+            self._wrong(
+                (*here, "min_idle"), what, "write a smaller number, or raise max_concurrent", Code.WARNING
+            )
         if pool.host not in self.hosts:
             known = ", ".join(self.hosts)
             self._wrong((*here, "host"), f"refers to an unknown host {pool.host!r}", f"hosts are: {known}")

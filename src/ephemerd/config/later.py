@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ephemerd.config.findings import Code, Finding
 from ephemerd.config.layers import Layers
-from ephemerd.config.model import ForgeSettings, PoolSettings, Settings
+from ephemerd.config.model import ForgeSettings, Settings
 from ephemerd.config.tomlfile import KeyPath
 
 
@@ -18,9 +18,6 @@ def not_yet(settings: Settings, layers: Layers) -> list[Finding]:
     for name, forge in settings.forge.items():
         for key, what, todo in _forge(forge):
             refuse(("forge", name, key), what, todo)
-    for name, pool in settings.pools.items():
-        for key, what, todo in _pool(pool):
-            refuse(("pools", name, key), what, todo)
     if settings.runner.application == "download":
         refuse(
             ("runner", "application"),
@@ -47,11 +44,4 @@ def _forge(forge: ForgeSettings) -> list[tuple[str, str, str]]:
         found.append(("scope", "an organization or enterprise scope", 'write "repo:OWNER/NAME"'))
     if forge.runner_group != "Default":
         found.append(("runner_group", "another runner group than Default", "leave this key out"))
-    return found
-
-
-def _pool(pool: PoolSettings) -> list[tuple[str, str, str]]:
-    found = []
-    if pool.min_idle:
-        found.append(("min_idle", "keeping spares ready", "write 0, or leave this key out"))
     return found

@@ -120,7 +120,11 @@ class PoolSettings(Section):
         "required unless runner.allow_root. In a container one of the image's accounts; default: the image's own.",
     )
     max_concurrent: PositiveCount = Field(4, description="Most runners of this pool at one time.")
-    min_idle: Count = Field(0, description="Spares to keep ready; comes later, must be 0.")
+    min_idle: Count = Field(
+        0,
+        description="Runners to keep listening in advance, replaced as they are taken and at policy.max_idle_age. They "
+        "hold slots, and take none that a job waits for.",
+    )
     orphan_grace: Duration | None = Field(
         None,
         description="A runner that listens for so long without a job is nominated as expired; default: "

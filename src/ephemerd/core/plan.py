@@ -162,7 +162,8 @@ def _advancement(row: Runner) -> tuple[int, int, int]:
 
 
 def provision(t: Turn) -> bool:
-    """Plan runners for open demand while slots are free; return whether anything was planned or asked."""
+    """Plan runners for open demand while slots are free, then spares; return whether anything was planned or
+    asked."""
     acted = False
     while _any_slot(t):
         best: tuple[tuple[int, int], Group, Pool, Job] | None = None
@@ -179,7 +180,7 @@ def provision(t: Turn) -> bool:
             if best is None or rank < best[0]:
                 best = (rank, group, pool, job)
         if best is None:
-            return acted
+            return _keep_spares(t) or acted
         acted = True
         _, group, pool, job = best
         if _needs_word(t, job):
@@ -241,9 +242,17 @@ def _next_job(t: Turn, group: Group) -> Job | None:
 
 
 def _plan(t: Turn, group: Group, pool: Pool, job: Job) -> None:
+    holding.spend(t, group)
+    _make(t, pool, job.key)
+    t.concern(str(job.key))
+    if job.waived:
+        t.change_job(job, waived=False, unconfirmed=t.now)
+    group.unmatched -= 1
+
+
+def _make(t: Turn, pool: Pool, intent: JobKey | None) -> None:
     may_call = scopes.may_call(t, pool.scope)  # uses up the trial call of a scope in trouble
     assert may_call, "a pool that is ready may be registered for"
-    holding.spend(t, group)
     name = runner_name(t.state.store, t.state.epoch, t.draw("name"))
     row = t.put_runner(
         Runner(
@@ -255,16 +264,42 @@ def _plan(t: Turn, group: Group, pool: Pool, job: Job) -> None:
             state=RunnerState.PLANNED,
             since=t.now,
             created=t.now,
-            intent=job.key,
+            intent=intent,
         )
     )
     t.put_runner(move_runner(row, RunnerState.REGISTERING, t.now))
-    t.concern(str(job.key))
     t.count("dispatches_total", pool=pool.name)
-    if job.waived:
-        t.change_job(job, waived=False, unconfirmed=t.now)
-    group.unmatched -= 1
     t.send(Register(name, pool.scope, pool.labels))
+
+
+def _keep_spares(t: Turn) -> bool:
+    """Make up for what is missing of `min_idle`, where no demand waits for the slots."""
+    acted = False
+    for name in sorted(t.state.pools):
+        pool = t.state.pools[name].pool
+        missing = pool.min_idle - t.state.index.leftover.get(name, 0)
+        while missing > 0 and ready(t, pool) and not _is_wanted(t, pool):
+            _make(t, pool, None)
+            missing -= 1
+            acted = True
+    return acted
+
+
+def _is_wanted(t: Turn, pool: Pool) -> bool:
+    """Say whether open demand has a better claim to a slot than a spare of the pool has. Demand of the pool
+    itself always has: while it is held back or backs off, spares would only be matched to it. Demand of
+    others has where they could use the slot."""
+    for group in t.state.index.groups.values():
+        allowed = holding.allows(t, group)
+        if pool.name in group.pools and (group.unmatched > 0 or not allowed):
+            return True
+        if group.unmatched <= 0 or not allowed:
+            continue
+        for row in (t.state.pools[name] for name in group.pools):
+            open_ = row.pool.host == pool.host and row.configured and not row.cordoned
+            if open_ and len(t.state.index.live.get(row.pool.name, ())) < row.pool.max_concurrent:
+                return True
+    return False
 
 
 def relink(t: Turn) -> None:

@@ -124,7 +124,6 @@ def test_metrics_can_be_off(bench):
 @pytest.mark.parametrize(
     ("change", "key", "what"),
     [
-        (("runtime", "min_idle = 2\nruntime"), "pools.linux.min_idle", "keeping spares ready"),
         (("scope", 'discovery = "poll"\nscope'), "forge.github.discovery", 'discovery "poll"'),
         (("scope", 'discovery = "scale-set"\nscope'), "forge.github.discovery", 'discovery "scale-set"'),
         (("scope", "app_id = 7\nscope"), "forge.github.app_id", "authentication as a GitHub App"),

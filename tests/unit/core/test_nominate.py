@@ -14,7 +14,7 @@ from ephemerd.core.turn import Turn
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus, JobReport
-from ephemerd.domain.pool import Policy
+from ephemerd.domain.pool import Host, Policy, Setup
 from ephemerd.domain.runner import FenceAnswer, Order, Rule
 from ephemerd.domain.verdict import Sign
 from tests.unit.core.build import (
@@ -212,11 +212,18 @@ def test_bound_runner_is_no_surplus():
 
 def warm(**changes):
     """Two idle listeners of a pool that keeps one spare; the first is the older one."""
-    world = World(pool(min_idle=1, **changes))
+    world = World(pool(**changes))
     first, second = world.listening(), world.listening()
     world.discharge(first)
     world.discharge(second)
+    keep_one(world, **changes)
     return world, first, second
+
+
+def keep_one(world: World, **changes) -> None:
+    """From now on the pool keeps a spare; there is one, so none is made."""
+    world.setup = Setup((pool(min_idle=1, **changes),), (Host("local", 4),), Policy())
+    world.handle(ev.Reconfigured("ann", world.setup))
 
 
 def test_spare_of_min_idle_is_no_surplus():
@@ -754,8 +761,9 @@ def test_first_rule_that_holds_is_named():
 
 def test_one_whose_fence_was_sent_is_no_spare_that_is_kept():
     """It is no supply any more, so another one takes its place among the pool's spares."""
-    world = World(pool(min_idle=1))
+    world = World()
     name = world.spare()
+    keep_one(world)
     world.wait(MINUTE)
     assert world.rules(name) is None
     world.handle(ev.CordonOrdered("ann", ev.Target.ALL))

@@ -141,6 +141,8 @@ class Monitor:
             if row is None or row.created != now:
                 continue  # an older one, whose name was looked up and was not there
             fresh[row.pool] = fresh.get(row.pool, 0) + 1
+            if row.intent is None and state.pools[row.pool].pool.min_idle:
+                continue  # a spare, which nobody has to confirm; whether it is one too many is asked below
             job = state.jobs.get(row.intent) if row.intent is not None else None
             if job is None or (now - job.confirmed > state.policy.confirm_after and job.unconfirmed != now):
                 text = f"{row.id} is made for {row.intent}, which nobody confirmed lately"
