@@ -14,7 +14,6 @@ from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.permit import Permit, Warrant
 from ephemerd.domain.verdict import Verdict
 from tests.e2e.engine import IMAGE, TestEngine, remove_left
-from tests.e2e.podman import Podman
 from tests.e2e.stand_in import StandIn, until
 
 POOL, BROKEN = "linux", "broken"
@@ -27,7 +26,7 @@ ROOT = "/runner"
 class Lab:
     """One test's view of an engine."""
 
-    engine: TestEngine | Podman
+    engine: TestEngine
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="eph-e2e-")))
     stand_ins: dict[str, StandIn] = field(default_factory=dict)
     runtimes: list[DockerRuntime] = field(default_factory=list)

@@ -204,6 +204,12 @@ async def test_logs_and_diagnostics_stay_after_the_end(lab: Lab):
     await sink.until_sign(FIRST, Sign.ENDED)
     await runtime.destroy(environment, lab.permit(FIRST, environment, Warrant.IDLE))
     assert "Running job: build" in lab.log(FIRST).read_text()
+    output, *diagnostics = await runtime.log_files(FIRST)
+    assert output.name == "output"
+    assert b"Running job" in await runtime.read_log(FIRST, "output", 0, 4096)
+    assert b"Acknowledging" in await runtime.read_log(FIRST, diagnostics[0].name, 0, 4096)
+    with pytest.raises(Gone):
+        await runtime.log_files(SECOND)
     kept = lab.log(FIRST).with_suffix(".diag")
     assert "Acknowledging" in "".join(path.read_text() for path in kept.iterdir())
 

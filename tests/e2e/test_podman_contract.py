@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
@@ -10,7 +11,7 @@ from ephemerd.testing.contracts.runtime import CHECKS
 from ephemerd.testing.engines.own import may_make_namespaces, why_not
 from tests.conftest import ELSEWHERE
 from tests.e2e.docker_runtime import Lab
-from tests.e2e.engine import IMAGE, busybox_image
+from tests.e2e.engine import IMAGE, TestEngine, busybox_image
 from tests.e2e.podman import NEEDED, Podman
 
 pytestmark = [pytest.mark.e2e, pytest.mark.platform("linux"), pytest.mark.account("root")]
@@ -38,7 +39,7 @@ def podman() -> Iterator[Podman]:
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_the_container_runtime_keeps_the_contract_on_podman(check, podman: Podman):
-    lab = Lab(podman)
+    lab = Lab(cast("TestEngine", podman))  # it has what the contract needs of one
     try:
         await check(lab)
     finally:

@@ -10,6 +10,7 @@ from functools import partial
 
 import structlog
 
+from ephemerd.adapters.kit import logs
 from ephemerd.adapters.kit.retention import tidy
 from ephemerd.adapters.runtimes.docker import launch, local, specification
 from ephemerd.adapters.runtimes.docker.ending import Ending
@@ -20,14 +21,14 @@ from ephemerd.adapters.runtimes.docker.follow import Follower
 from ephemerd.adapters.runtimes.docker.images import Images
 from ephemerd.adapters.runtimes.docker.look import PODMAN_ARGUMENTS, PS_ARGUMENTS, Look, read_listing
 from ephemerd.adapters.runtimes.docker.options import DockerOptions, EngineOptions
-from ephemerd.adapters.runtimes.docker.reference import Reference, parse_reference
+from ephemerd.adapters.runtimes.docker.reference import Place, Reference, parse_reference, place_of
 from ephemerd.adapters.runtimes.docker.rules import Exceptions
 from ephemerd.core.events import FoundEnvironment
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.permit import Permit, Warrant
 from ephemerd.domain.verdict import Listing, ProbeReport, Sign
 from ephemerd.ports.errors import Gone, PortError, Refused, RetryLater
-from ephemerd.ports.runtime import RuntimeSink, StartOrder
+from ephemerd.ports.runtime import LogFile, RuntimeSink, StartOrder
 
 log = structlog.get_logger(__name__)
 
@@ -167,6 +168,12 @@ class DockerRuntime:
                 tidy, folder, living, age=options.logs_age, size=options.logs_size, now=time.time()
             )
 
+    async def log_files(self, runner: RunnerId) -> Sequence[LogFile]:
+        return await asyncio.to_thread(lambda: logs.files(self._logged(runner)))
+
+    async def read_log(self, runner: RunnerId, name: str, start: int, most: int) -> bytes:
+        return await asyncio.to_thread(lambda: logs.read(self._logged(runner), name, start, most))
+
     async def close(self) -> None:
         tasks = [*self._followers.values(), *self._preparing]
         if self._guard is not None:
@@ -182,6 +189,17 @@ class DockerRuntime:
         self._sink = None
 
     # Below: how.
+
+    def _logged(self, runner: RunnerId) -> Place:
+        """Return where a runner is or was of which logs are left; raise `Gone` where there are none."""
+        for files_dir, logs_dir in dict.fromkeys(
+            (each.files_dir, each.logs_dir) for each in self._options.values()
+        ):
+            with contextlib.suppress(ValueError):
+                place = place_of(runner, files_dir, logs_dir)
+                if place.log.exists() or place.diag.exists() or place.kept.exists():
+                    return place
+        raise Gone(f"no logs of {runner} are kept")
 
     def _configured(self, pool: str) -> DockerOptions:
         options = self._options.get(pool)

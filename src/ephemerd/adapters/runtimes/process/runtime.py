@@ -13,7 +13,8 @@ from typing import TypeVar
 
 import structlog
 
-from ephemerd.adapters.runtimes.process import cgroup, ending, keep, launch, logs, removal
+from ephemerd.adapters.kit import logs
+from ephemerd.adapters.runtimes.process import cgroup, ending, keep, launch, removal
 from ephemerd.adapters.runtimes.process.environment import Environment, report
 from ephemerd.adapters.runtimes.process.follow import Follower
 from ephemerd.adapters.runtimes.process.identity import Place, Reference

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ephemerd.adapters.kit.logs import files, read
 from ephemerd.adapters.runtimes.process.identity import Place
-from ephemerd.adapters.runtimes.process.logs import files, read
 from ephemerd.ports.errors import Gone
 
 

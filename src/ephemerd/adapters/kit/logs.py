@@ -11,8 +11,8 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
-from ephemerd.adapters.runtimes.process.identity import Place
 from ephemerd.ports.errors import Gone
 from ephemerd.ports.runtime import LogFile
 
@@ -20,6 +20,19 @@ OUTPUT = "output"
 MOST_FILES = 40
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Place(Protocol):
+    """Where a runner's logs are: its output, its diagnostics while it lives, those that were kept of it."""
+
+    @property
+    def log(self) -> Path: ...
+
+    @property
+    def diag(self) -> Path: ...
+
+    @property
+    def kept(self) -> Path: ...
 
 
 def files(place: Place) -> list[LogFile]:
@@ -52,7 +65,7 @@ def _is_name(name: str) -> bool:
 @contextlib.contextmanager
 def _diagnostics(place: Place) -> Iterator[int | None]:
     """Open the folder of the diagnostics: the living runner's own, else what was kept of it; None without any."""
-    descriptor = _open(place.root, "_diag")
+    descriptor = _open(place.diag.parent, place.diag.name)
     if descriptor is None:
         descriptor = _open(place.kept, "")
     try:
