@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
+import shutil
 import signal
 import stat
 import subprocess
@@ -50,6 +51,54 @@ def alive(identity: ProcessId | None) -> bool:
     assert identity is not None
     found = Linux().find(identity.pid)
     return found is not None and found.id == identity and not found.exited
+
+
+# A folder that somebody removes
+
+
+async def test_a_runner_whose_folder_was_removed_under_it_keeps_its_place_in_the_listing(lab: Lab):
+    """An over-eager clean-up takes the folders of the living: nothing is taken for gone while it runs."""
+    runtime, sink, environment, reference = await begun(lab)
+    await lab.tell(FIRST, "announce build", "hidden")
+    await asyncio.to_thread(until, lambda: named(FIRST, "Runner.Worker"))
+    shutil.rmtree(lab.options.work_dir)
+    (found,) = await runtime.list(STORE)
+    assert (found.runner, found.environment, found.ended, found.pool) == (FIRST, environment, False, POOL)
+    report = await runtime.probe(FIRST, environment)
+    assert report.workers >= 1
+    assert (report.listener_alive, report.files) == (True, Files.UNREADABLE)
+    os.kill(named(FIRST, "Runner.Worker")[0], signal.SIGKILL)
+    os.kill(reference.listener.pid, signal.SIGKILL)
+    await sink.until_exit(FIRST)
+    ((_, code, _),) = sink.exits
+    assert code is None  # its parent had nowhere to write it
+    await runtime.destroy(environment, lab.permit(FIRST, environment, Warrant.ENDED))
+    assert await runtime.list(STORE) == []
+    assert lab.remains(FIRST) == []
+
+
+async def test_an_idle_one_without_a_folder_is_never_proven_idle_and_can_be_ended(lab: Lab):
+    runtime, _, environment, _ = await begun(lab)
+    shutil.rmtree(lab.root(FIRST).parent)
+    report = await runtime.probe(FIRST, environment)
+    assert (report.workers, report.listener_alive, report.files) == (0, True, Files.UNREADABLE)
+    await runtime.destroy(environment, lab.permit(FIRST, environment, Warrant.FORCED))
+    assert running(FIRST) == []
+    assert await runtime.list(STORE) == []
+
+
+async def test_after_a_restart_a_runner_without_a_folder_is_listed_once_it_was_looked_for(lab: Lab):
+    """The daemon knows it by its row alone; the probe of a start finds it by pid and start time."""
+    first, _, environment, _ = await begun(lab)
+    await first.close()
+    shutil.rmtree(lab.options.work_dir)
+    second = lab.runtime()
+    second.attach(Sink())
+    assert await second.list(STORE) == []
+    assert (await second.probe(FIRST, environment)).listener_alive
+    assert [found.runner for found in await second.list(STORE)] == [FIRST]
+    assert await second.list("another") == []
+    await second.destroy(environment, lab.permit(FIRST, environment, Warrant.FORCED))
 
 
 # Starting
@@ -137,6 +186,12 @@ async def test_no_secret_is_in_any_argument_list_file_or_message(lab: Lab):
         (lambda app: (app / "bin" / "Runner.Worker").unlink(), "unpack the runner application"),
         (lambda app: (app / "bin" / "Runner.Listener").chmod(0o644), "not executable"),
         (lambda app: (app / "bin" / "Runner.Listener").write_text("#!/nowhere/sh\n"), "cannot execute"),
+        (
+            lambda app: (app / "bin" / "Runner.Listener").write_bytes(b"\x7fELF of no machine"),
+            "Exec format error",
+        ),
+        (lambda app: (app / "bin" / "Runner.Listener").write_bytes(b""), "Exec format error"),
+        (shutil.rmtree, "unpack the runner application"),
     ],
 )
 async def test_a_broken_application_is_said_and_leaves_nothing(lab: Lab, damage, words):
@@ -394,7 +449,7 @@ async def test_a_pool_that_only_listens_is_told_no_more_and_the_probe_sees_all(l
     runtime, sink, environment, _ = await begun(lab, follow="listening")
     await lab.begin_job(FIRST)
     report = await runtime.probe(FIRST, environment)
-    assert report.workers == 1
+    assert report.workers >= 1
     assert None not in (report.offered_at, report.announced_at)
     await lab.leave(FIRST, 0)
     assert {sign for _, sign in sink.signs} == {Sign.LISTENING}
@@ -579,7 +634,7 @@ async def test_a_runner_as_another_user(lab: Lab):
     assert f"Groups:\t{nobody.pw_gid}" in text
     await until_report(lambda: runtime.probe(FIRST, environment), quiet)
     await lab.begin_job(FIRST)
-    assert (await runtime.probe(FIRST, environment)).workers == 1
+    assert (await runtime.probe(FIRST, environment)).workers >= 1  # a fork of it bears its name for a moment
     await runtime.destroy(environment, lab.permit(FIRST, environment, Warrant.FORCED))
     assert lab.remains(FIRST) == []
     assert (lab.folder / "app" / "externals" / "node20" / "node").exists()

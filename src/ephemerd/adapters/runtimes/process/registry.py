@@ -12,7 +12,7 @@ from ephemerd.adapters.runtimes.process.launch import reference_of
 from ephemerd.adapters.runtimes.process.options import ProcessOptions
 from ephemerd.adapters.runtimes.process.processes import Machine, Still, Table, same
 from ephemerd.adapters.runtimes.process.removal import runner_of
-from ephemerd.adapters.runtimes.process.state import Tag, read_exit, read_started, read_tag
+from ephemerd.adapters.runtimes.process.state import read_exit, read_started, read_tag
 from ephemerd.adapters.runtimes.process.tree import Look
 from ephemerd.core.events import FoundEnvironment
 from ephemerd.domain.ids import RunnerId, is_ours
@@ -106,6 +106,9 @@ class Registry:
     def tagged(self, store: str) -> list[tuple[Place, FoundEnvironment]]:
         """List everything that bears a store's tag; raise `RetryLater` where it cannot be listed whole.
 
+        Whose folder was removed under it bears none any more: while something of it runs it is listed all
+        the same, for a job may be running there, and its slot is not free.
+
         What was started is read before the processes are, so that a young one is never taken for ended.
         Blocks for a millisecond an environment.
         """
@@ -118,18 +121,22 @@ class Registry:
                     continue
                 tag = read_tag(place)
                 if tag is not None and tag.store == store:
-                    found.append((place, tag, reference_of(self._machine, place, tag)))
+                    found.append((place, reference_of(self._machine, place, tag)))
         still = Still(self._machine)
-        return [(place, self._describe(still, place, tag, reference)) for place, tag, reference in found]
+        seen = {reference.runner for _, reference in found}
+        for runner, environment in list(self._known.items()):
+            if runner not in seen and environment.reference.store == store and _runs(environment.look(still)):
+                found.append((environment.place, environment.reference))
+        return [(place, self._describe(still, place, reference)) for place, reference in found]
 
-    def _describe(self, table: Table, place: Place, tag: Tag, reference: Reference) -> FoundEnvironment:
+    def _describe(self, table: Table, place: Place, reference: Reference) -> FoundEnvironment:
         look = self.add(reference, place).look(table)
         if look.listing is Listing.FAILED:
             raise RetryLater(f"the process list cannot be read: {look.detail}")
         return FoundEnvironment(
-            runner=RunnerId(tag.runner),
+            runner=RunnerId(reference.runner),
             environment=str(reference),
-            pool=tag.pool,
+            pool=reference.pool,
             ended=self._ended(place, reference, look),
             code=read_exit(place),
             leftovers=0 if look.listener else len(look.others),
@@ -156,6 +163,11 @@ class Registry:
                 if runner is not None and _was_ours(work_dir / name, runner, store):
                     found.append((runner, work_dir / name))
         return found
+
+
+def _runs(look: Look) -> bool:
+    """Say whether anything of an environment but its parent is there, or cannot be seen."""
+    return look.listing is Listing.FAILED or look.listener or bool(look.all)
 
 
 def _names(folder: Path) -> list[str]:
