@@ -163,25 +163,30 @@ class Queries:
         return tuple(views)
 
     def pools(self) -> tuple[PoolView, ...]:
-        """Configured pools, in the order of the configuration."""
+        """Configured pools, in the order of the configuration, then those that went while runners are left."""
         state = self._daemon.core.state
-        runners: dict[str, dict[str, int]] = {pool.name: _zeros(RunnerState) for pool in state.setup.pools}
+        left = [
+            row.pool
+            for name, row in sorted(state.pools.items())
+            if not row.configured and state.index.live.get(name)
+        ]
+        runners = {pool.name: _zeros(RunnerState) for pool in (*state.setup.pools, *left)}
         held = dict.fromkeys(runners, 0)
         for row in state.runners.values():
             if row.pool in runners:
                 runners[row.pool][row.state.value] += 1
                 held[row.pool] += row.state in HOLDS_SLOT
-        queued = dict.fromkeys(runners, 0)
+        queued = dict.fromkeys((pool.name for pool in state.setup.pools), 0)
         for group in state.index.groups.values():
             for name in group.pools:
                 if name in queued:
                     queued[name] += len(group.queued)
         return tuple(
-            self._pool(pool, runners[pool.name], held[pool.name], queued[pool.name])
-            for pool in state.setup.pools
+            self._pool(pool, runners[pool.name], held[pool.name], queued.get(pool.name))
+            for pool in (*state.setup.pools, *left)
         )
 
-    def _pool(self, pool: Pool, runners: dict[str, int], held: int, queued: int) -> PoolView:
+    def _pool(self, pool: Pool, runners: dict[str, int], held: int, queued: int | None) -> PoolView:
         return PoolView(
             name=pool.name,
             forge=pool.scope.forge,
@@ -197,8 +202,9 @@ class Queries:
             probes=pool.probes,
             cordoned=self._daemon.core.cordoned(pool.name),
             held=held,
-            queued=queued,
+            queued=queued or 0,
             runners=runners,
+            configured=queued is not None,
         )
 
     def runners(self, *, after: str = "", limit: int = 100, pool: str = "", state: str = "") -> Page:

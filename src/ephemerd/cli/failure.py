@@ -18,6 +18,7 @@ class Exit(IntEnum):
     UNREACHABLE = 6
     REFUSED = 7
     BROKEN_PROMISE = 8
+    STANDSTILL = 9
     INTERRUPTED = 130
     TERMINATED = 143
 

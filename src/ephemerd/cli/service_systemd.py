@@ -101,11 +101,14 @@ def _service(service: Service) -> list[str]:
         "WatchdogSignal=SIGKILL",
         f"TimeoutStartSec={START_LIMIT}",
         f"TimeoutStopSec={STOP_LIMIT}",
-        f"RuntimeDirectory={service.name}",
-        "RuntimeDirectoryMode=0755",
     ]
-    if not service.own:  # of one's own account: the state folder is where the program has it anyway
-        lines += [f"StateDirectory={service.name}", "StateDirectoryMode=0711"]
+    if not service.own:  # of one's own account: folders are where the program has them anyway
+        lines += [
+            f"StateDirectory={service.name}",
+            "StateDirectoryMode=0711",
+            f"RuntimeDirectory={service.name}",
+            "RuntimeDirectoryMode=0755",
+        ]
     if service.user and not service.own:
         lines.append(f"User={service.user}")
     lines += [f"LoadCredential={name}:{_plain(str(path))}" for name, path in service.credentials]

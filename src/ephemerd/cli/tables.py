@@ -59,12 +59,18 @@ def pools_page(pools: list[Plain]) -> Page:
             f"{pool['held']}/{pool['max_concurrent']}",
             str(pool["queued"]),
             counts(pool["runners"]) if pool["held"] else "-",
-            ", ".join(map(clean, pool["labels"])) + (" (cordoned)" if pool["cordoned"] else ""),
+            ", ".join(map(clean, pool["labels"])) + _pool_note(pool),
         )
         for pool in pools
     ]
     titles = ("POOL", "HOST", "HELD", "QUEUED", "RUNNERS", "LABELS")
     return Page([Table(titles, rows, frozenset({2, 3}), frozenset({4, 5}), "no pools")])
+
+
+def _pool_note(pool: Plain) -> str:
+    if not pool.get("configured", True):
+        return " (removed, drains)"
+    return " (cordoned)" if pool["cordoned"] else ""
 
 
 def hosts_page(hosts: list[Plain]) -> Page:

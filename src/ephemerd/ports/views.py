@@ -45,7 +45,7 @@ class HostView:
 @dataclass(frozen=True, slots=True)
 class PoolView:
     """A pool as configured, with its runners by state (every state present) and the queued jobs that it
-    could serve."""
+    could serve. Not `configured`: it was removed, and is listed until its last runner is gone."""
 
     name: str
     forge: str
@@ -63,6 +63,7 @@ class PoolView:
     held: int
     queued: int
     runners: dict[str, int]
+    configured: bool = True
 
 
 @dataclass(frozen=True, slots=True)

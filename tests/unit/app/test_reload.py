@@ -117,6 +117,10 @@ async def test_a_pool_that_comes_starts_runners_in_a_runtime_of_its_kind(site):
     site.runtime.tell(RunnerId(order.runner), Sign.ANNOUNCED)
     await until(lambda: site.daemon.core.state.runners[order.runner].hard is not None)
     assert not site.runtime.named("destroy"), "it works, so it stays although its pool is gone"
+    shown = {pool.name: (pool.configured, pool.held) for pool in Queries(site.daemon, "1").pools()}
+    assert shown == {"linux": (True, 0), "gpu": (False, 1)}, "it is listed until its last runner is gone"
+    site.runtime.exit(RunnerId(order.runner))
+    await until(lambda: len(Queries(site.daemon, "1").pools()) == 1)
 
 
 async def test_a_host_of_which_no_runtime_is_known_is_not_listed_as_empty(site):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import io
 import json
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -68,7 +69,7 @@ def test_on_a_terminal_there_is_a_bar(cli, daemon, monkeypatch):
     monkeypatch.setattr(
         "rich.console.Console", lambda **_: Console(file=shown, force_terminal=True, width=100)
     )
-    bars = []
+    bars: list[Any] = []
 
     def show(bar, left):
         original(bar, left)

@@ -110,7 +110,8 @@ def test_a_unit_of_ones_own_account():
     found = lines(unit(Service("ephemerd", PROGRAM, own=True)))
     assert "WantedBy=default.target" in found
     assert not any(
-        line.startswith(("User=", "StateDirectory", "After=", "CapabilityBoundingSet")) for line in found
+        line.startswith(("User=", "StateDirectory", "RuntimeDirectory", "After=", "CapabilityBoundingSet"))
+        for line in found
     )
 
 

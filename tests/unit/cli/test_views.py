@@ -213,3 +213,8 @@ def test_progress_can_be_silenced(capsys):
     output.note("a", quiet=True)
     output.note("b")
     assert capsys.readouterr() == ("", "b\n")
+
+
+def test_a_pool_that_was_removed_is_marked(cli, daemon):
+    daemon.lists("pools", [views.pool(configured=False)])
+    assert "(removed, drains)" in cli("pools").out

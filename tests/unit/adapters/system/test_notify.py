@@ -111,7 +111,7 @@ def test_a_full_queue_delays_nobody(address, manager):
     while not manager.silent():
         pass
     told.ready()
-    heard = []
+    heard: list[str] = []
     while not heard or heard[-1] != "READY=1":
         heard.append(manager.heard())
     assert heard[-2] == "STATUS=line 4999"
