@@ -29,6 +29,7 @@ from ephemerd.adapters.telemetry.metrics import Metrics
 from ephemerd.app import inspection
 from ephemerd.app import intake as deliveries
 from ephemerd.app.daemon import Daemon, Ports
+from ephemerd.app.exhaustion import Exhaustion
 from ephemerd.app.intake import Intake
 from ephemerd.app.logs import Logs
 from ephemerd.app.operator import NotTaken, Operator
@@ -247,6 +248,7 @@ def _attend(parts: Parts, manager: Notifier, watch: LoopWatch) -> None:
             manager.status(parts.queries.line())
 
     daemon.on_turn = turned
+    asyncio.get_running_loop().set_exception_handler(Exhaustion(daemon.pulse, daemon.ports.clock))
 
 
 @contextmanager

@@ -69,6 +69,7 @@ class Pulse:
     reconciled   when the active jobs of each scope (as text) were last read completely
     refused      what is wrong with the configuration that the last reload refused; "" where none was
     needs_restart  keys that were changed in the file and hold only after a restart
+    exhausted    when a connection last had to wait for a file descriptor; None where none had
     """
 
     started: int = 0
@@ -79,6 +80,7 @@ class Pulse:
     reconciled: dict[str, int] = field(default_factory=dict)
     refused: str = ""
     needs_restart: tuple[str, ...] = ()
+    exhausted: int | None = None
 
 
 class Daemon:

@@ -38,6 +38,8 @@ from ephemerd.ports.views import (
 )
 
 MOST = 1000
+EXHAUSTED_FOR = 60 * SECOND
+"""ms for which health speaks of a lack of file descriptors after it was seen last."""
 LITTLE = 200 * 1024**2
 """Bytes left on the store's disk below which health warns: a burst of deliveries takes some tens of MiB."""
 SILENT_AFTER = round(4 * HEARTBEAT * SECOND)
@@ -81,6 +83,10 @@ class Queries:
             many = "1 event" if pulse.quarantined == 1 else f"{pulse.quarantined} events"
             todo = "`ephemerd store quarantine` shows them: report the error, then forget them with --clear"
             reasons.append(("degraded", f"{many} could not be handled and are kept in quarantine; {todo}"))
+        if pulse.exhausted is not None and now - pulse.exhausted < EXHAUSTED_FOR:
+            reasons.append(
+                ("degraded", "connections wait for file descriptors; raise LimitNOFILE of the daemon's unit")
+            )
         size = daemon.upkeep.size
         if size is not None and size.disk_free is not None and size.disk_free < LITTLE:
             left = f"the disk of the store has {size.disk_free // 1024**2} MiB left"

@@ -117,3 +117,24 @@ async def test_health_recovers_when_the_quarantine_is_cleared():
         view = await Operator(house.daemon).clear_quarantine(2)
         assert view.detail.startswith("2 event(s)")
         await until(lambda: queries.health().status == "ok")
+
+
+async def test_a_lack_of_file_descriptors_is_said_once_in_a_while_and_by_health(caplog):
+    from ephemerd.app.exhaustion import ACCEPT, SAID_EVERY, Exhaustion
+
+    async with House() as house:
+        queries, loop = Queries(house.daemon, "1"), asyncio.get_running_loop()
+        handler = Exhaustion(house.daemon.pulse, house.clock)
+        for _ in range(500):
+            handler(loop, {"message": ACCEPT, "exception": OSError(24, "Too many open files")})
+        assert [record.message for record in caplog.records].count(
+            "connections wait: no file descriptors or memory left for them"
+        ) == 1
+        assert any("LimitNOFILE" in reason for reason in queries.health().reasons)
+        house.clock.ms += SAID_EVERY
+        handler(loop, {"message": ACCEPT})
+        house.clock.ms += 60_000
+        assert not any("LimitNOFILE" in reason for reason in queries.health().reasons)
+        caplog.clear()
+        handler(loop, {"message": "something else"})
+        assert [record.message for record in caplog.records] == ["something else"]
