@@ -15,6 +15,8 @@ LIST = Path(__file__).with_name("survivors.toml")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "MUTANTS.md"
 BEGIN, END = (f"<!-- generated, mutants: {word} -->" for word in ("begin", "end"))
 KINDS = ("equivalent", "harmless")
+NOTHING = ("commands", "step")
+"""Modules without a place that could be changed: names and types alone."""
 
 
 @dataclass
@@ -46,6 +48,12 @@ def save(known: Survivors, path: Path = LIST) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def all_modules() -> list[str]:
+    """Return the modules of the core in which something can be changed, by name."""
+    core = Path(__file__).resolve().parents[2] / "src" / "ephemerd" / "core"
+    return sorted(file.stem for file in core.glob("*.py") if file.stem not in ("__init__", *NOTHING))
+
+
 def tables(known: Survivors) -> str:
     """Return the figures and the survivors as Markdown."""
     lines = ["| module | changes | noticed | survived |", "|---|---:|---:|---:|"]
@@ -54,6 +62,8 @@ def tables(known: Survivors) -> str:
         lines.append(_figures(module, row))
         total = {name: total[name] + row[name] for name in total}
     lines.append(_figures("all of these", total))
+    if missing := [f"`{name}`" for name in all_modules() if name not in known.figures]:
+        lines += ["", f"Not run to the end yet: {', '.join(missing)}."]
     for kind in KINDS:
         lines += ["", f"### {kind.capitalize()}", ""]
         by_reason: dict[str, list[str]] = {}

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from tests.mutation.page import KINDS, PAGE, Survivors, load, paged, save, tables
+from tests.mutation.mutants import mutants
+from tests.mutation.page import KINDS, NOTHING, PAGE, Survivors, all_modules, load, paged, save, tables
+from tests.mutation.trial import source_of
 
 KNOWN = Survivors(
     {"gate": {"mutants": 10, "survived": 2}, "plan": {"mutants": 5, "survived": 0}},
@@ -24,6 +26,18 @@ def test_the_tables_show_figures_and_reasons() -> None:
     assert "| all of these | 15 | 13 | 2 |" in text
     assert '### Equivalent\n\n- Same.\n  - `gate.f: "a\'\\" => b`' in text
     assert "### Harmless\n\n- One ms.\n  - `gate.f: é => x #2`" in text
+
+
+def test_a_module_that_was_not_run_is_named() -> None:
+    assert "Not run to the end yet: `agenda`, `backoff`" in tables(KNOWN)
+    assert "`gate`," not in tables(KNOWN)
+    every = Survivors({name: {"mutants": 1, "survived": 0} for name in all_modules()})
+    assert "Not run" not in tables(every)
+
+
+def test_where_nothing_can_be_changed_nothing_is_missed() -> None:
+    for name in NOTHING:
+        assert list(mutants(name, source_of(name).read_text(encoding="utf-8"))) == []
 
 
 def test_every_survivor_is_explained() -> None:
