@@ -19,7 +19,14 @@ def test_macos_is_asked_by_a_program():
     assert boot_session(["echo", " 5B1A-77 "]) == "5B1A-77"
 
 
-@pytest.mark.parametrize("command", [["false"], ["true"], ["/nowhere/sysctl"]])
+def test_a_macos_without_a_session_names_the_second_of_its_boot():
+    """As `sysctl -n kern.boottime` prints it."""
+    told = ["echo", "{ sec = 1764460800, usec = 123456 } Sun Nov 30 01:00:00 2025"]
+    assert boot_session(["false"], told) == "booted-1764460800"
+    assert boot_session(["echo", "5B1A"], told) == "5B1A"
+
+
+@pytest.mark.parametrize("command", [["false"], ["true"], ["/nowhere/sysctl"], ["echo", "{ no second }"]])
 def test_what_does_not_answer_is_an_error(command):
     with pytest.raises(OSError, match=r"cannot be read|No such file"):
-        boot_session(command)
+        boot_session(["false"], command)

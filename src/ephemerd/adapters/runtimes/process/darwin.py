@@ -1,4 +1,9 @@
-"""macOS: processes through psutil; no kernel object to hold, so identity is compared before each act."""
+"""macOS: processes through psutil, exits through kqueue.
+
+A signal goes to a bare pid here, so identity is compared immediately before. There are no control groups and no
+subreaper: session, process group, descent and the marker in the environment are what a runner's processes are known
+by, and orphans of a job are launchd's children.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,7 @@ import psutil
 
 from ephemerd.adapters.kit.boot import boot_session
 from ephemerd.adapters.runtimes.process.identity import ProcessId
+from ephemerd.adapters.runtimes.process.kqueue import KqueueHandle, Queue, watch_exit
 from ephemerd.adapters.runtimes.process.options import MARKER
 from ephemerd.adapters.runtimes.process.processes import (
     Handle,
@@ -27,7 +33,7 @@ from ephemerd.adapters.runtimes.process.processes import (
 )
 
 F_GETPATH = 50  # from <sys/fcntl.h>; the module has it on macOS alone
-ATTRIBUTES = ["pid", "ppid", "name", "status", "create_time"]
+ATTRIBUTES = ["pid", "ppid", "name", "status"]
 
 
 def clone_file(source: int, target: int) -> bool:
@@ -47,6 +53,20 @@ def clone_file(source: int, target: int) -> bool:
     return True
 
 
+def start_of(process: Any) -> float | None:
+    """Return when a process was started, seconds since 1970, as the kernel noted it at that moment.
+
+    psutil's `create_time()` is shifted as soon as the wall clock is set, and every running process would be
+    another one from then on: a step of the clock would read as the end of all runners. The form behind it, on which
+    psutil rests its own identity of a process, stays what it was.
+    """
+    try:
+        noted: float | None = process._proc.create_time(monotonic=True)
+    except (AttributeError, TypeError):  # a psutil that is made differently
+        noted = process.create_time()
+    return noted
+
+
 class Darwin:
     """`Machine` for macOS. What it asks of the system are arguments, so that a test can be the system."""
 
@@ -59,6 +79,7 @@ class Darwin:
         session: Callable[[int], int] = os.getsid,
         kill: Callable[[int, int], None] = os.kill,
         boot: Callable[[], str] = boot_session,
+        watch: Callable[[int], Queue] = watch_exit,
         clone: Callable[[int, int], bool] = clone_file,
     ) -> None:
         self._listing = listing
@@ -67,6 +88,7 @@ class Darwin:
         self._session = session
         self._kill = kill
         self._boot = boot
+        self._watch = watch
         self._clone = clone
         self._booted = ""
 
@@ -75,20 +97,21 @@ class Darwin:
             try:
                 self._booted = self._boot()
             except OSError:
-                # An old system without the value: the boot's second is nearly as good a name.
+                # A system that names none: the boot's second is nearly as good a name.
                 self._booted = f"boot-{int(psutil.boot_time())}"
         return self._booted
 
-    def _read(self, info: dict[str, Any]) -> Process:
+    def _read(self, found: Any, info: dict[str, Any]) -> Process:
         pid = int(info["pid"])
-        if info["create_time"] is None:
+        start = start_of(found)
+        if start is None:
             raise Unreadable(f"pid {pid}: no start time")
         return Process(
             pid=pid,
             parent=info["ppid"] or 0,
             group=self._number(self._group, pid),
             session=self._number(self._session, pid),
-            start=round(info["create_time"] * 1_000_000),
+            start=round(start * 1_000_000),
             comm=info["name"] or "",
             exited=info["status"] in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD),
         )
@@ -105,8 +128,10 @@ class Darwin:
         processes, complete = {}, True
         for found in self._listing(ATTRIBUTES):
             try:
-                process = self._read(found.info)
-            except Unreadable:
+                process = self._read(found, found.info)
+            except psutil.NoSuchProcess:
+                continue
+            except (psutil.Error, Unreadable):
                 complete = False
                 continue
             processes[process.pid] = process
@@ -114,7 +139,8 @@ class Darwin:
 
     def find(self, pid: int) -> Process | None:
         try:
-            return self._read(self._process(pid).as_dict(ATTRIBUTES))
+            found = self._process(pid)
+            return self._read(found, found.as_dict(ATTRIBUTES))
         except (psutil.Error, Unreadable):
             return None
 
@@ -150,7 +176,17 @@ class Darwin:
         return True
 
     def handle(self, target: ProcessId) -> Handle | None:
-        return PollingHandle(self, target) if same(self, target) else None
+        try:
+            queue = self._watch(target.pid)
+        except ProcessLookupError:
+            return None
+        except OSError:
+            return PollingHandle(self, target) if same(self, target) else None
+        # Watched first and compared then: whom the queue watches cannot change any more.
+        if same(self, target) is None:
+            queue.close()
+            return None
+        return KqueueHandle(queue)
 
     def reflink(self, source: int, target: int) -> bool:
         return self._clone(source, target)
