@@ -79,6 +79,7 @@ def test_forge_without_a_fence_is_never_asked_to_deregister():
     world.probed(name)
     world.wait(5 * SECOND)
     world.probed(name)
+    assert world.commands(Destroy, name)[-1].permit.fence == "none"
     world.destroyed(name)
     world.wait(2 * HOUR)
     assert world.outcomes(name) == [("surplus", "reaped", "idle", "probe")]
