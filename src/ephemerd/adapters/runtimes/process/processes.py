@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -138,13 +140,17 @@ class PollingHandle:
 
 
 class Still:
-    """A machine looked at for many environments at once: one listing serves them all.
+    """A machine looked at for many environments at once, in several threads: one listing serves them all.
 
-    Whatever was started before it was made is in the listing. What goes while it is looked at makes it list anew.
+    Whatever was started before the first look is in the listing. What goes while it is looked at makes it list anew.
+
+    before_listing   called once, just before the first listing
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, before_listing: Callable[[], None] | None = None) -> None:
         self._machine = machine
+        self._before = before_listing
+        self._lock = threading.Lock()
         self._listed: Snapshot | None = None
         self._markers: dict[ProcessId, str | None] = {}
 
@@ -152,21 +158,54 @@ class Still:
         return self._machine.boot()
 
     def snapshot(self) -> Snapshot:
-        if self._listed is None:
-            self._listed = self._machine.snapshot()
-        return self._listed
+        with self._lock:
+            if self._listed is None:
+                if self._before is not None:
+                    self._before()
+                    self._before = None
+                self._listed = self._machine.snapshot()
+            return self._listed
 
     def program(self, process: Process) -> Program:
         try:
             return self._machine.program(process)
         except Vanished:
-            self._listed = None
+            with self._lock:
+                self._listed = None
             raise
 
     def marker(self, process: Process) -> str | None:
         if process.id not in self._markers:
             self._markers[process.id] = self._machine.marker(process)
         return self._markers[process.id]
+
+
+class Looks:
+    """Lets looks that are asked for while another one lists the processes share the next listing.
+
+    Every look is at a listing that was begun after it was asked for.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._turn = threading.Lock()
+        self._lock = threading.Lock()
+        self._next = self._fresh()
+
+    def join(self) -> Table:
+        """Return the table of the next listing; several at once list one after the other."""
+        with self._lock:
+            joined = self._next
+        with self._turn, contextlib.suppress(OSError):  # whoever looks meets it again, and says so
+            joined.snapshot()
+        return joined
+
+    def _fresh(self) -> Still:
+        return Still(self._machine, self._begin)
+
+    def _begin(self) -> None:
+        with self._lock:
+            self._next = self._fresh()
 
 
 def same(machine: Machine, target: ProcessId) -> Process | None:

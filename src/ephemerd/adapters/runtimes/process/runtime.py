@@ -19,7 +19,7 @@ from ephemerd.adapters.runtimes.process.environment import Environment, report
 from ephemerd.adapters.runtimes.process.follow import Follower
 from ephemerd.adapters.runtimes.process.identity import Place, Reference
 from ephemerd.adapters.runtimes.process.options import ProcessOptions
-from ephemerd.adapters.runtimes.process.processes import Machine, this_machine
+from ephemerd.adapters.runtimes.process.processes import Looks, Machine, this_machine
 from ephemerd.adapters.runtimes.process.registry import Registry
 from ephemerd.adapters.runtimes.process.rounds import Rounds
 from ephemerd.adapters.runtimes.process.tree import Look
@@ -33,7 +33,8 @@ from ephemerd.ports.runtime import LogFile, RuntimeSink, StartOrder
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
-QUICK_THREADS, SLOW_THREADS = 4, 3
+LOOK_THREADS, READING_THREADS, SLOW_THREADS = 16, 2, 3
+"""Looks share their listings, so that many at once cost little more than one; reading waits for none of them."""
 EXIT_TOLD = 10.0  # how long a destroy waits for the exit to be told before the exit file goes
 REMOVAL = 10.0  # how long a destroy waits for a big folder; the rest goes on behind
 
@@ -58,6 +59,7 @@ class ProcessRuntime:
         machine: Machine | None = None,
     ) -> None:
         self._machine = machine if machine is not None else this_machine()
+        self._looks = Looks(self._machine)
         self._registry = Registry(options, self._machine)
         self._now = now
         self._epoch = epoch
@@ -67,7 +69,8 @@ class ProcessRuntime:
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
         self._starting: set[str] = set()
         self._trash: set[Path] = set()
-        self._quick = ThreadPoolExecutor(QUICK_THREADS, "ephemerd-look")
+        self._quick = ThreadPoolExecutor(LOOK_THREADS, "ephemerd-look")
+        self._reading = ThreadPoolExecutor(READING_THREADS, "ephemerd-read")
         self._slow = ThreadPoolExecutor(SLOW_THREADS, "ephemerd-files")
 
     def attach(self, sink: RuntimeSink) -> None:
@@ -149,10 +152,10 @@ class ProcessRuntime:
         await self._in(self._slow, tidy)
 
     async def log_files(self, runner: RunnerId) -> Sequence[LogFile]:
-        return await self._in(self._quick, lambda: logs.files(self._logged(runner)))
+        return await self._in(self._reading, lambda: logs.files(self._logged(runner)))
 
     async def read_log(self, runner: RunnerId, name: str, start: int, most: int) -> bytes:
-        return await self._in(self._quick, lambda: logs.read(self._logged(runner), name, start, most))
+        return await self._in(self._reading, lambda: logs.read(self._logged(runner), name, start, most))
 
     async def close(self) -> None:
         followers = list(self._followers.values())
@@ -162,7 +165,7 @@ class ProcessRuntime:
         await asyncio.gather(*followers, return_exceptions=True)
         await self._rounds.close()
         self._sink = None
-        for pool in (self._quick, self._slow):
+        for pool in (self._quick, self._reading, self._slow):
             pool.shutdown(wait=False, cancel_futures=True)
 
     # Below: how.
@@ -230,26 +233,30 @@ class ProcessRuntime:
         told: deque[tuple[Sign, str]] = deque()
 
         def examine() -> Look:
-            look = environment.look(self._machine)
+            look = environment.look(self._looks.join())
             for identity in look.workers:
                 told.extend(environment.evidence.saw_worker(identity))
             told.extend(environment.evidence.refresh(self._now()))
             return look
 
-        return self._telling(environment, told, examine)
+        return self._telling(self._quick, environment, told, examine)
 
     def _read(self, environment: Environment) -> asyncio.Future[None]:
         """Look at the files."""
         told: deque[tuple[Sign, str]] = deque()
         return self._telling(
-            environment, told, lambda: told.extend(environment.evidence.refresh(self._now()))
+            self._reading, environment, told, lambda: told.extend(environment.evidence.refresh(self._now()))
         )
 
     def _telling(
-        self, environment: Environment, told: deque[tuple[Sign, str]], work: Callable[[], T]
+        self,
+        pool: ThreadPoolExecutor,
+        environment: Environment,
+        told: deque[tuple[Sign, str]],
+        work: Callable[[], T],
     ) -> asyncio.Future[T]:
         """Do work that finds signs; they are told even when nobody waits for the work any more."""
-        future = self._in(self._quick, work)
+        future = self._in(pool, work)
 
         def answered(done: asyncio.Future[T]) -> None:
             # Taken here as well: a failure that nobody waits for is no warning of the loop.

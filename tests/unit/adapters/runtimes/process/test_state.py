@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 
 from ephemerd.adapters.runtimes.process.identity import Place, ProcessId, Reference, place_of
 from ephemerd.adapters.runtimes.process.options import ProcessOptions
-from ephemerd.adapters.runtimes.process.processes import Still, Vanished
+from ephemerd.adapters.runtimes.process.processes import Looks, Still, Vanished
 from ephemerd.adapters.runtimes.process.registry import Registry
 from ephemerd.adapters.runtimes.process.roots import make_folder
 from ephemerd.adapters.runtimes.process.state import (
@@ -289,3 +291,40 @@ def test_a_listing_in_which_something_went_is_made_anew():
         still.program(first.processes[LISTENER.pid])
     assert 50 in still.snapshot().processes
     assert machine.listings == 2
+
+
+def test_looks_that_wait_share_the_next_listing_and_no_earlier_one():
+    """Two ask while a third lists: they get one listing, begun after they asked."""
+    listing, go_on = threading.Event(), threading.Event()
+
+    class Slow(Counting):
+        def snapshot(self):
+            found = super().snapshot()
+            if self.listings == 1:
+                listing.set()
+                assert go_on.wait(30)
+            return found
+
+    machine = Slow().idle()
+    looks = Looks(machine)
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(looks.join)
+        assert listing.wait(30)
+        machine.add(50, "sh")
+        later = [pool.submit(looks.join) for _ in range(2)]
+        go_on.set()
+        tables = [asked.result(30) for asked in later]
+    assert 50 not in first.result().snapshot().processes
+    assert all(50 in table.snapshot().processes for table in tables)
+    assert 2 <= machine.listings <= 3  # the second may have come only when the first of the two had begun
+    assert looks.join() not in tables
+
+
+def test_a_listing_that_fails_is_tried_again_by_whoever_looks():
+    machine = Counting().idle()
+    machine.broken = True
+    table = Looks(machine).join()
+    with pytest.raises(PermissionError):
+        table.snapshot()
+    machine.broken = False
+    assert LISTENER.pid in table.snapshot().processes
