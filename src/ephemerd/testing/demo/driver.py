@@ -117,8 +117,9 @@ async def keep_looking(stage: Stage) -> None:
 
 
 async def until_quiet(stage: Stage, narrator: Narrator, within_s: float = QUIET_WITHIN_S) -> None:
-    """Wait, ``within_s`` at most, until every job has ended and no runner is left, in the daemon's books and in the
-    forge's: one whose registration got no answer during an outage can be swept only after it."""
+    """Wait, ``within_s`` at most, until every job has ended and no runner is left, in the daemon's books, in the
+    forge's, and on the machine: a registration that got no answer during an outage can be swept only after it, and
+    a runner gives its slot back before its folder is removed."""
     narrator.say("everything is queued; waiting for the last jobs to end")
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within_s
@@ -137,6 +138,11 @@ async def until_quiet(stage: Stage, narrator: Narrator, within_s: float = QUIET_
         outage = (await stage.forge.state())["outage"]
         why = f"; its API is out of order ({outage})" if outage else ""
         narrator.say(f"the forge still has registrations{why}", "quiet")
+
+    async def cleared() -> bool:
+        return not await asyncio.to_thread(stage.leaks)
+
+    await until(cleared, max(1.0, deadline - loop.time()), every=0.5)
 
 
 def _introduce(stage: Stage, narrator: Narrator) -> None:
