@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ephemerd.adapters.stores.sqlite import SqliteStore
+from ephemerd.adapters.stores.sqlite import SqliteStore, migrate
 from ephemerd.core import codec
 from ephemerd.core.machine import RULES
 from ephemerd.domain.ids import JobKey
@@ -81,6 +81,7 @@ DAMAGE: dict[str, tuple[Any, str]] = {
     "column": ("ALTER TABLE decision ADD COLUMN n", "schema: table decision is not as version"),
     "reference": ("INSERT INTO journal_subject (subject, seq) VALUES (99, 1)", "refers to a subject"),
     "event": ("UPDATE journal SET event = '{'", "journal 1: is no JSON"),
+    "quarantine": ("UPDATE store SET next_aside = 1", "quarantine: the next number is given already"),
     "itself": ("DELETE FROM store", "the row that says who it is is missing"),
 }
 
@@ -138,6 +139,15 @@ def test_what_is_no_store_is_refused(cli, tmp_path, command):
     file.write_text("no database at all, but long enough to be taken for one by its size" * 40)
     done = cli("store", command, "--store", str(file))
     assert (done.code, "no database" in done.err) == (5, True)
+
+
+def test_a_store_of_the_first_version_is_checked_as_it_is(cli, tmp_path):
+    path = tmp_path / "old.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        migrate.apply(connection, 0, migrate.migrations()[:1])
+        connection.execute("INSERT INTO store (only, id) VALUES (1, 'abcdefgh')")
+    found = json.loads(cli("store", "check", "--store", str(path), "--json").out)
+    assert (found["verdict"], found["version"], found["problems"]) == ("sound", 1, [])
 
 
 def test_a_backup_beside_a_daemon_holds_what_was_committed(cli, path, tmp_path):

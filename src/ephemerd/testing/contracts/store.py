@@ -340,6 +340,10 @@ async def what_is_quarantined_is_read_and_cleared(make: Factory) -> None:
         same([one.error for one in await store.set_aside()], ["once more"], "what came since")
     async with opened(make) as store:
         same(await store.quarantined(), 1, "the count after reopening")
+        last = (await store.set_aside())[-1].seq
+        await store.clear_quarantine(last)
+        await store.quarantine(NOW + 3, "", "", b"", "later")
+        same([one.seq for one in await store.set_aside()], [last + 1], "a number is never given again")
 
 
 async def tidied(store: Store, now: int, keep: Keep) -> Pruned:

@@ -51,11 +51,12 @@ def put_aside(path: Path, rows: Iterable[tuple[str, str, str]]) -> int:
 
 def _put_aside(connection: sqlite3.Connection, kind: str, key: str, why: str) -> int:
     connection.execute(
-        "INSERT INTO quarantine (at, forge, delivery, body, error)"
-        " SELECT coalesce((SELECT clock_now FROM store), 0), '', ?3, CAST(data AS BLOB), ?4"
-        " FROM record WHERE kind = ?1 AND id = ?2",
+        "INSERT INTO quarantine (seq, at, forge, delivery, body, error)"
+        " SELECT next_aside, coalesce(clock_now, 0), '', ?3, CAST(data AS BLOB), ?4"
+        " FROM record, store WHERE record.kind = ?1 AND record.id = ?2",
         (kind, key, f"row {kind} {key}", why),
     )
+    connection.execute("UPDATE store SET next_aside = next_aside + 1")
     return connection.execute("DELETE FROM record WHERE kind = ? AND id = ?", (kind, key)).rowcount
 
 

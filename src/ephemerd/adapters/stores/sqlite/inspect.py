@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ephemerd.adapters.stores.sqlite import migrate, pruning, reading
 from ephemerd.adapters.stores.sqlite.offline import opened
 from ephemerd.adapters.stores.sqlite.wire import from_text
 from ephemerd.ports.store import Loaded, Plain, StoreSize
 
+NUMBERED_QUARANTINE = 2
+"""The version from which the store keeps the next number of its quarantine."""
 MOST = 20
 """Problems of one kind that are named."""
 TABLES = ("record", "delivery", "segment", "journal", "subject", "decision", "quarantine")
@@ -48,7 +51,7 @@ def survey(path: Path) -> Survey:
         problems = [
             *_schema(connection, version),
             *_references(connection),
-            *_numbers(connection),
+            *_numbers(connection, version),
             *_texts(connection),
         ]
         counts = {table: _number(connection, f"SELECT count(*) FROM {table}") for table in TABLES}  # noqa: S608
@@ -94,7 +97,7 @@ def _references(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"{table}: row {row} refers to a {parent} that is not there"
 
 
-def _numbers(connection: sqlite3.Connection) -> Iterator[str]:
+def _numbers(connection: sqlite3.Connection, version: int) -> Iterator[str]:
     """Numbers go on where they should: nothing is written twice, each entry is in its segment's range."""
     row = connection.execute("SELECT segment, next_seq FROM store").fetchone()
     if row is None:
@@ -104,6 +107,9 @@ def _numbers(connection: sqlite3.Connection) -> Iterator[str]:
     last = _number(connection, "SELECT coalesce(max(seq), 0) FROM journal")
     if last >= following:
         yield f"journal: the next entry would be {following}, and there is one with the number {last}"
+    given = "SELECT count(*) FROM quarantine, store WHERE quarantine.seq >= next_aside"
+    if version >= NUMBERED_QUARANTINE and _number(connection, given):
+        yield "quarantine: the next number is given already"
     newest = _number(connection, "SELECT coalesce(max(number), -1) FROM segment")
     if newest != current:
         yield f"segment: {current} is open, and the newest is {newest}"
@@ -134,7 +140,7 @@ def _texts(connection: sqlite3.Connection) -> Iterator[str]:
 
 def _rows(connection: sqlite3.Connection) -> tuple[Loaded, list[tuple[str, str, str]]]:
     found = connection.execute("SELECT id, clock_now, clock_boot, clock_monotonic FROM store").fetchone()
-    name, now, boot, monotonic = found or ("", None, None, None)
+    name, *clock = found or ("", None, None, None)
     rows: dict[str, dict[str, Plain]] = {}
     unreadable: list[tuple[str, str, str]] = []
     for kind, key, data in connection.execute("SELECT kind, id, data FROM record ORDER BY kind, id"):
@@ -142,7 +148,8 @@ def _rows(connection: sqlite3.Connection) -> tuple[Loaded, list[tuple[str, str, 
             rows.setdefault(kind, {})[key] = from_text(data)
         except ValueError as error:
             unreadable.append((kind, key, f"no JSON: {error}"))
-    return Loaded(name, rows, None if now is None else (now, boot, monotonic)), unreadable
+    marked: Any = None if clock[0] is None else tuple(clock)
+    return Loaded(name, rows, marked), unreadable
 
 
 def lines(path: Path) -> Iterator[Plain]:

@@ -101,9 +101,11 @@ def quarantine(
 ) -> None:
     """Keep one body, and of the older ones as many as the bounds allow."""
     connection.execute(
-        "INSERT INTO quarantine (at, forge, delivery, body, error) VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO quarantine (seq, at, forge, delivery, body, error)"
+        " SELECT next_aside, ?, ?, ?, ?, ? FROM store",
         (now, forge, delivery, body, error),
     )
+    connection.execute("UPDATE store SET next_aside = next_aside + 1")
     total = 0
     kept = connection.execute("SELECT seq, length(body) FROM quarantine ORDER BY seq DESC").fetchall()
     for place, (seq, size) in enumerate(kept):

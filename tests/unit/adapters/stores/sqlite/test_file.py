@@ -160,7 +160,7 @@ async def test_a_newer_version_is_refused(path):
     change(path, "INSERT INTO schema_migrations (number, name) VALUES (7, 'x'); PRAGMA user_version = 7")
     text = await refusal(path, NewerStore)
     assert "its version 7, this program knows" in text
-    assert "Install that program again, or restore a backup" in text
+    assert "Install that program again, or go back to a backup" in text
 
 
 async def test_version_marks_that_contradict_each_other_are_refused(path):
