@@ -569,3 +569,15 @@ def test_a_busy_flag_says_nothing_new_of_a_runner_with_a_hard_sign() -> None:
     world.feed(ev.RunnerLookedUp(name, question.token, busy=True, connected=True))
     after = world.runner(name)
     assert (after.signs, after.soft_last, after.state) == (before.signs, before.soft_last, S.RUNNING)
+
+
+def test_the_exit_of_an_abandoned_one_is_written_down_though_processes_live_on() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    world.exited(name, leftovers=1)
+    world.feed(ev.DestroyFailed(name, f"env-{name}", Fault(Remedy.BROKEN, "it would not die")))
+    step = world.exited(name, code=7, leftovers=2)
+    (command,) = of(step.commands, cm.Destroy)
+    assert command.permit.warrant is Warrant.ENDED
+    assert (world.runner(name).state, world.runner(name).exit_code) == (S.ABANDONED, 7)
