@@ -124,7 +124,7 @@ def test_logs_of_a_living_runner_and_of_one_that_is_gone(site):
     assert "Worker_" in everything
 
 
-def test_a_drain_waits_for_the_job_and_no_longer(site):
+def test_fp_60_a_drain_waits_for_the_job_and_no_longer(site):
     site.queue(1, seconds=20.0)
     until(lambda: site.api("api/v1/status")["runners"]["running"] == 1)
     early = command(site, "drain", "linux", "--wait", "--timeout", "0s", "--json")
@@ -200,7 +200,7 @@ def newer_version(folder: Path) -> Path:
     return package.parent
 
 
-def test_an_upgrade_in_place_while_jobs_run(site, monkeypatch):
+def test_fp_60_an_upgrade_in_place_while_jobs_run(site, monkeypatch):
     site.queue(3, seconds=20.0)
     until(lambda: site.api("api/v1/status")["runners"]["running"] == 3)
     before = {one["id"] for one in site.api("api/v1/runners")["items"] if one["state"] == "running"}

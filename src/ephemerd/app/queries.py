@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import os
+from collections.abc import Iterable
 
 from ephemerd.app import render
 from ephemerd.app.daemon import HEARTBEAT, Daemon
@@ -164,8 +165,9 @@ class Queries:
             held = core.state.slots_held(name)
             abandoned = core.state.index.abandoned.get(name, 0)
             host = core.state.hosts.get(name)
-            cordoned = host is not None and bool(host.cordoned)
-            views.append(HostView(name, count, held, max(0, count - held), abandoned, cordoned))
+            by, since = _cordon((host,))
+            cordoned, ago = bool(by), self._ago(since)
+            views.append(HostView(name, count, held, max(0, count - held), abandoned, cordoned, by, ago))
         return tuple(views)
 
     def pools(self) -> tuple[PoolView, ...]:
@@ -193,6 +195,9 @@ class Queries:
         )
 
     def _pool(self, pool: Pool, runners: dict[str, int], held: int, queued: int | None) -> PoolView:
+        state = self._daemon.core.state
+        meta = (str(state.meta.get("cordoned", "")), int(state.meta.get("cordoned_at", 0)))
+        by, since = _cordon((state.pools.get(pool.name), state.hosts.get(pool.host)), meta)
         return PoolView(
             name=pool.name,
             forge=pool.scope.forge,
@@ -211,6 +216,8 @@ class Queries:
             queued=queued or 0,
             runners=runners,
             configured=queued is not None,
+            cordoned_by=by,
+            cordoned_s=self._ago(since),
         )
 
     def runners(self, *, after: str = "", limit: int = 100, pool: str = "", state: str = "") -> Page:
@@ -323,6 +330,9 @@ class Queries:
             why = why_waiting(self._daemon.core.state, row.key, now)
         return render.job(row, now, why)
 
+    def _ago(self, since: int) -> float | None:
+        return render.seconds(self._now() - since) if since else None
+
     def _now(self) -> int:
         return self._daemon.ports.clock.now()
 
@@ -330,6 +340,16 @@ class Queries:
 def clamp(limit: int) -> int:
     """Keep a page's size within 1 … 1000."""
     return max(1, min(limit, MOST))
+
+
+def _cordon(
+    rows: Iterable[PoolRow | HostRow | None], all_of_it: tuple[str, int] = ("", 0)
+) -> tuple[str, int]:
+    """Return who cordoned and why, and since when: the nearest row's word, else that for everything."""
+    for row in rows:
+        if row is not None and row.cordoned:
+            return row.cordoned, row.cordoned_at
+    return all_of_it if all_of_it[0] else ("", 0)
 
 
 def _zeros(names: type[RunnerState] | type[JobStatus]) -> dict[str, int]:

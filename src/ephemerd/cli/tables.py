@@ -70,7 +70,14 @@ def pools_page(pools: list[Plain]) -> Page:
 def _pool_note(pool: Plain) -> str:
     if not pool.get("configured", True):
         return " (removed, drains)"
-    return " (cordoned)" if pool["cordoned"] else ""
+    return f" ({_cordoned(pool)})" if pool["cordoned"] else ""
+
+
+def _cordoned(row: Plain) -> str:
+    """Say who cordoned a pool or host, why and for how long, as far as the daemon tells it."""
+    ago = f" for {span(row['cordoned_s'])}" if row.get("cordoned_s") is not None else ""
+    by = f" by {clean(row['cordoned_by'])}" if row.get("cordoned_by") else ""
+    return f"cordoned{ago}{by}"
 
 
 def hosts_page(hosts: list[Plain]) -> Page:
@@ -81,7 +88,9 @@ def hosts_page(hosts: list[Plain]) -> Page:
             str(host["held"]),
             str(host["free"]),
             str(host["abandoned"]),
-            "yes" if host["cordoned"] else "no",
+            _cordoned(host).removeprefix("cordoned ").replace("cordoned", "yes")
+            if host["cordoned"]
+            else "no",
         )
         for host in hosts
     ]

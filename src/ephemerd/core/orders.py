@@ -13,12 +13,17 @@ def on_cordon(t: Turn, event: CordonOrdered | DrainOrdered) -> None:
     draining = isinstance(event, DrainOrdered)
     why = f"{event.who}: {event.reason}" if event.reason else event.who
     if event.target is Target.ALL:
+        t.set_meta("cordoned_at", t.state.meta.get("cordoned_at") or t.now)
         t.set_meta("cordoned", why)
         t.set_meta("draining", draining)
     elif event.target is Target.POOL and event.name in t.state.pools:
-        t.put_pool(replace(t.state.pools[event.name], cordoned=why, draining=draining))
+        pool = t.state.pools[event.name]
+        since = pool.cordoned_at or t.now
+        t.put_pool(replace(pool, cordoned=why, draining=draining, cordoned_at=since))
     elif event.target is Target.HOST and event.name in t.state.hosts:
-        t.put_host(replace(t.state.hosts[event.name], cordoned=why, draining=draining))
+        host = t.state.hosts[event.name]
+        since = host.cordoned_at or t.now
+        t.put_host(replace(host, cordoned=why, draining=draining, cordoned_at=since))
     t.note("info", "draining" if draining else "cordoned", target=event.target.value, name=event.name, by=why)
     touch_live(t)
 
@@ -28,10 +33,11 @@ def on_uncordon(t: Turn, event: UncordonOrdered) -> None:
     if event.target is Target.ALL:
         t.set_meta("cordoned", "")
         t.set_meta("draining", False)
+        t.set_meta("cordoned_at", 0)
     elif event.target is Target.POOL and event.name in t.state.pools:
-        t.put_pool(replace(t.state.pools[event.name], cordoned="", draining=False))
+        t.put_pool(replace(t.state.pools[event.name], cordoned="", draining=False, cordoned_at=0))
     elif event.target is Target.HOST and event.name in t.state.hosts:
-        t.put_host(replace(t.state.hosts[event.name], cordoned="", draining=False))
+        t.put_host(replace(t.state.hosts[event.name], cordoned="", draining=False, cordoned_at=0))
     t.note("info", "uncordoned", target=event.target.value, name=event.name, by=event.who)
     touch_live(t)
 

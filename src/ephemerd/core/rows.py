@@ -46,6 +46,7 @@ class PoolRow:
     failures, exits   in a row: failed registrations or starts; exits without a job
     not_before        backoff of both; why: the last fault; left: what the last exit without a job said
     cordoned          who and why; "" where it is not
+    cordoned_at       since when
     """
 
     pool: Pool
@@ -57,6 +58,7 @@ class PoolRow:
     left: str = ""
     cordoned: str = ""
     draining: bool = False
+    cordoned_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class HostRow:
     listed: int | None = None
     asked: int | None = None
     due: int = 0
+    cordoned_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,12 +40,15 @@ class HostView:
     free: int
     abandoned: int
     cordoned: bool
+    cordoned_by: str = ""
+    cordoned_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
     """A pool as configured, with its runners by state (every state present) and the queued jobs that it
-    could serve. Not `configured`: it was removed, and is listed until its last runner is gone."""
+    could serve. Not `configured`: it was removed, and is listed until its last runner is gone.
+    `cordoned_by` says who cordoned it, its host or everything, and why; `cordoned_s` how long ago."""
 
     name: str
     forge: str
@@ -64,6 +67,8 @@ class PoolView:
     queued: int
     runners: dict[str, int]
     configured: bool = True
+    cordoned_by: str = ""
+    cordoned_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ephemerd.app.operator import Operator
 from ephemerd.app.queries import MOST, SILENT_AFTER, Queries, clamp
 from ephemerd.core.machine import RULES
 from ephemerd.domain.ids import RunnerId
@@ -210,3 +211,19 @@ async def test_the_snapshot_holds_the_cores_counters(house, queries):
 
 def test_pages_are_bounded():
     assert (clamp(0), clamp(5), clamp(10**9)) == (1, 5, MOST)
+
+
+async def test_who_cordoned_and_for_how_long(house, queries):
+    operator = Operator(house.daemon)
+    await operator.cordon("ann", "all", "", "new disk")
+    house.clock.ms += 90_000
+    (pool,), (host,) = queries.pools(), queries.hosts()
+    assert (pool.cordoned, pool.cordoned_by, pool.cordoned_s) == (True, "ann: new disk", 90.0)
+    assert (host.cordoned, host.cordoned_by, host.cordoned_s) == (False, "", None)
+    await operator.drain("bob", "host", "local")
+    (pool,), (host,) = queries.pools(), queries.hosts()
+    assert (pool.cordoned_by, host.cordoned_by, host.cordoned_s) == ("bob", "bob", 0.0)
+    await operator.uncordon("bob", "host", "local")
+    await operator.uncordon("ann", "all")
+    (pool,) = queries.pools()
+    assert (pool.cordoned, pool.cordoned_by, pool.cordoned_s) == (False, "", None)

@@ -218,3 +218,11 @@ def test_progress_can_be_silenced(capsys):
 def test_a_pool_that_was_removed_is_marked(cli, daemon):
     daemon.lists("pools", [views.pool(configured=False)])
     assert "(removed, drains)" in cli("pools").out
+
+
+def test_who_cordoned_and_for_how_long(cli, daemon):
+    cordon = {"cordoned": True, "cordoned_by": "ann: new disk", "cordoned_s": 7300.0}
+    daemon.lists("pools", [views.pool(**cordon)])
+    daemon.lists("hosts", [views.host(**cordon)])
+    assert "(cordoned for 2h 1m by ann: new disk)" in cli("pools").out
+    assert "for 2h 1m by ann: new disk" in cli("hosts").out

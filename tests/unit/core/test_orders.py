@@ -114,6 +114,25 @@ def test_a_cordon_survives_a_restart_with_who_and_why() -> None:
     assert world.planned(1) == []
 
 
+@pytest.mark.parametrize(("target", "name"), [(ALL, ""), (POOL, "small"), (HOST, "here")])
+def test_fp_60_a_cordon_has_an_age_from_its_first_order_to_its_end(target: ev.Target, name: str) -> None:
+    world = World()
+
+    def since() -> int:
+        state = world.core.state
+        found = {ALL: int(state.meta.get("cordoned_at", 0)), POOL: state.pools["small"].cordoned_at}
+        return found.get(target, state.hosts["here"].cordoned_at)
+
+    began = world.now
+    world.feed(ev.CordonOrdered("ann", target, name, "disk"))
+    world.wait(MINUTE)
+    world.feed(ev.DrainOrdered("bob", target, name, "more"))
+    world.restart()
+    assert since() == began
+    world.feed(ev.UncordonOrdered("ann", target, name))
+    assert since() == 0
+
+
 def test_an_uncordon_of_everything_leaves_the_cordon_of_a_pool() -> None:
     world = World()
     world.feed(ev.CordonOrdered("ann", POOL, "small"))
