@@ -15,7 +15,7 @@ from ephemerd.domain.runner import RunnerState
 from ephemerd.domain.verdict import Sign
 from ephemerd.web.api import api_app, metrics_app
 from ephemerd.web.local import LocalOnly, names_this_machine
-from tests.unit.app.fakes import idle_report, until
+from tests.unit.app.fakes import T0, idle_report, until
 from tests.unit.app.test_daemon import House
 from tests.unit.app.test_operator import listening
 
@@ -97,7 +97,7 @@ async def test_a_segment_by_its_number_and_the_newest(desk, house):
     await house.report()
     newest = (await desk.get("segments/newest")).json()
     assert newest == (await desk.get(f"segments/{newest['number']}")).json()
-    assert set(newest) == {"number", "rules", "first_seq", "rows"}
+    assert set(newest) == {"number", "rules", "first_seq", "rows", "stands_at"}
     assert newest["rows"]["counter"]
     entries = (await desk.get("journal", after=newest["first_seq"] - 1)).json()["items"]
     assert {entry["segment"] for entry in entries} == {newest["number"]}
@@ -108,6 +108,20 @@ async def test_an_unknown_segment_is_not_found(desk, number):
     answer = await desk.get(f"segments/{number}")
     assert answer.status_code == 404
     assert answer.json()["detail"].startswith("there is no segment ")
+
+
+async def test_the_quarantine_is_listed_and_cleared(desk, house):
+    for name in ("d1", "d2"):
+        await house.store.quarantine(T0, "github", name, b"{}", "ValueError: odd")
+    house.daemon.pulse.quarantined = 2
+    page = (await desk.get("quarantine", limit=1)).json()
+    assert [(one["seq"], one["delivery"], one["size"]) for one in page["items"]] == [(1, "d1", 2)]
+    assert [one["seq"] for one in (await desk.get("quarantine", after=page["next"])).json()["items"]] == [2]
+    for body in ({}, {"upto": 0}, {"upto": -1}, {"upto": 2**63}, {"upto": "1"}, {"upto": 1, "more": 1}):
+        assert (await desk.post("quarantine/clear", body)).status_code == 400
+    answer = await desk.post("quarantine/clear", {"upto": 2})
+    assert (answer.status_code, answer.json()["outcome"]) == (200, "accepted")
+    assert (await desk.get("status")).json()["quarantined"] == 0
 
 
 async def test_one_job_by_its_key_with_slashes(desk, house):

@@ -32,7 +32,7 @@ from ephemerd.ports.store import Batch, DeliveryId, Keep, Plain, StepRecord, Sto
 from ephemerd.testing.memory.store import MemoryDisk, MemoryStore
 
 T = TypeVar("T")
-EXAMPLES = 12
+EXAMPLES = 25
 """Short in the default run; more by hand: EXAMPLES here, and the timeout with it."""
 NOW = 1_800_000_000_000
 QUICK = "/dev/shm" if Path("/dev/shm").is_dir() else None
