@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ from ephemerd.app.measure import Measure
 from ephemerd.app.recovery import Life, boot, recover
 from ephemerd.app.upkeep import Upkeep
 from ephemerd.app.writer import Group, Handled, Writer
-from ephemerd.core.events import Booted, ClockStepped, Reconfigured, Woke
+from ephemerd.core.events import Booted, ClockStepped, Event, MachineSlept, Reconfigured, Woke
 from ephemerd.core.machine import Core
 from ephemerd.core.step import Note
 from ephemerd.domain.ids import RunnerId
@@ -37,6 +37,8 @@ GROUP = 256
 HEARTBEAT = 15.0
 LEAST_NAP = 0.05
 """Seconds between two `Woke`s that changed nothing, so that a mistaken deadline cannot spin."""
+LEAST_SLEEP = 10 * SECOND
+"""A sleep below this (ms) is a hiccup of the machine, through which nothing was missed."""
 LEAST_STEP = SECOND
 """Moves of the wall clock below this (ms) are slewing, no step."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
@@ -210,8 +212,10 @@ class Daemon:
         now = self.ports.clock.now()
         self.pulse.heartbeat = now
         self.on_turn()
-        items = self.inbox.take(1 if self._one_by_one else GROUP)
-        items += [Item(event, asyncio.get_running_loop().time()) for event in self._own_events(now)]
+        # That the machine slept comes before anything that is handled at the time of its waking.
+        items = self._as_items(self._of_the_clock())
+        items += self.inbox.take(1 if self._one_by_one else GROUP)
+        items += self._as_items(self._due(now))
         if items or not self._booted_now():
             await self._group(items)
 
@@ -226,17 +230,26 @@ class Daemon:
         assert self._writer is not None
         return self._writer.booted
 
-    def _own_events(self, now: int) -> list[ClockStepped | Woke]:
-        """What the loop itself has to tell: a step of the wall clock, and a deadline that has come."""
-        events: list[ClockStepped | Woke] = []
-        stepped = self.ports.clock.stepped()
-        if abs(stepped) >= LEAST_STEP:
+    @staticmethod
+    def _as_items(events: Sequence[Event]) -> list[Item]:
+        return [Item(event, asyncio.get_running_loop().time()) for event in events]
+
+    def _of_the_clock(self) -> list[Event]:
+        """What the clock has to tell: a sleep of the machine, a step of the wall clock."""
+        events: list[Event] = []
+        if (slept := self.ports.clock.slept()) >= LEAST_SLEEP:
+            events.append(MachineSlept(slept))
+        if abs(stepped := self.ports.clock.stepped()) >= LEAST_STEP:
             events.append(ClockStepped(stepped))
-        wake = self._next_wake()
-        if wake is not None and wake <= now and not self._stopping:
-            events.append(Woke())
-            self._woke_for = wake
         return events
+
+    def _due(self, now: int) -> list[Event]:
+        """That a deadline has come, where one has."""
+        wake = self._next_wake()
+        if wake is None or wake > now or self._stopping:
+            return []
+        self._woke_for = wake
+        return [Woke()]
 
     def _next_wake(self) -> int | None:
         wake = self.core.next_wake()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ephemerd.core import lifecycle, listings, plan, scopes
-from ephemerd.core.events import Booted
+from ephemerd.core.events import Booted, MachineSlept
 from ephemerd.core.evolve import replace
 from ephemerd.core.rows import HostRow, PoolRow
 from ephemerd.core.turn import Turn
@@ -12,6 +12,8 @@ from ephemerd.domain.pool import Setup
 from ephemerd.domain.runner import FINAL, Rule, Runner, RunnerState
 
 S = RunnerState
+UNDER_WAY = frozenset({S.PLANNED, S.REGISTERING, S.STARTING, S.RETIRING})
+"""States with a limit of their own for what we, or a machine, are just doing."""
 
 
 def on_booted(t: Turn, event: Booted) -> None:
@@ -44,6 +46,34 @@ def on_booted(t: Turn, event: Booted) -> None:
         )
         scopes.keep(t, scope_row)
         scopes.list_if_due(t, scope)
+
+
+def on_slept(t: Turn, event: MachineSlept) -> None:
+    """The machine was suspended: nothing ran meanwhile, and whatever was told is missed.
+
+    As after a start everything is listed, and the rules that rest on silence rest until each runner was looked
+    at. What was under way gets the time that it slept through: neither a boot nor an end is late by it.
+    """
+    t.note("warning", "the machine slept; everything is looked at anew", ms=event.by_ms)
+    t.set_meta("booted", t.now)
+    for row in sorted(t.state.runners.values(), key=lambda runner: runner.order):
+        if row.state not in FINAL:
+            t.put_runner(_woken(row, t.now, event.by_ms))
+    for _, host in sorted(t.state.hosts.items()):
+        listings.ask_environments(t, t.put_host(replace(host, due=t.now)))
+    for scope in _configured_scopes(t.state.setup):
+        row_now = t.state.scope(scope)
+        again = {"jobs_due": t.now, "registrations_due": t.now, "jobs_listed": None}
+        scopes.keep(t, replace(row_now, next_try=min(row_now.next_try, t.now), **again))
+        scopes.list_if_due(t, scope)
+
+
+def _woken(row: Runner, now: int, slept: int) -> Runner:
+    if row.gate is not None:
+        row = replace(row, gate=replace(row.gate, deadline=row.gate.deadline + slept))
+    if row.state in UNDER_WAY:
+        return replace(row, since=min(now, row.since + slept))
+    return replace(row, adopted=True, seen_after_start=row.environment is None)
 
 
 def _configured_scopes(setup: Setup) -> list[Scope]:

@@ -57,6 +57,13 @@ class ClockStepped:
 
 
 @dataclass(frozen=True, slots=True)
+class MachineSlept:
+    """The machine was suspended for `by_ms`: the shell clock went on, nothing ran, and nobody heard anything."""
+
+    by_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobReported:
     """The forge said something of a job, by delivery (a listing comes as `JobsRead`)."""
 
@@ -300,6 +307,7 @@ Event = (
     | Reconfigured
     | Woke
     | ClockStepped
+    | MachineSlept
     | JobReported
     | JobLookedUp
     | Registered

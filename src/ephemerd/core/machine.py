@@ -143,6 +143,8 @@ def dispatch(t: Turn, event: ev.Event) -> None:
             signs.on_sign(t, event)
         case ev.Booted():
             boot.on_booted(t, event)
+        case ev.MachineSlept():
+            boot.on_slept(t, event)
         case ev.Reconfigured():
             reconfigure.on_reconfigured(t, event)
             rearm(t)

@@ -104,6 +104,11 @@ def _clock_stepped(event: ev.ClockStepped, subject: str) -> Said:
 
 
 @_say.register
+def _machine_slept(event: ev.MachineSlept, subject: str) -> Said:
+    return Said(f"the machine slept for {span(event.by_ms)}; everything is looked at anew")
+
+
+@_say.register
 def _job_reported(event: ev.JobReported, subject: str) -> Said:
     by = {Told.WEBHOOK: "a delivery", Told.LISTING: "the listing", Told.LOOKUP: "the forge, asked directly,"}
     name = f" {event.report.name!r}" if event.report.name else ""

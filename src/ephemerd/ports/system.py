@@ -27,6 +27,10 @@ class Clock(Protocol):
         """By how many ms the wall clock moved against the monotonic one since the last call."""
         ...
 
+    def slept(self) -> int:
+        """For how many ms the machine was suspended since the last call."""
+        ...
+
 
 class Meter(Protocol):
     """Where the shell counts what is no part of the core's state (latencies, requests)."""

@@ -63,6 +63,7 @@ class FakeClock:
     def __init__(self, now: int = T0) -> None:
         self.ms = now
         self.step = 0
+        self.sleep = 0
         self.started_with: tuple[int, str, int] | None = None
 
     def start(self, last: tuple[int, str, int] | None) -> bool:
@@ -78,6 +79,10 @@ class FakeClock:
     def stepped(self) -> int:
         step, self.step = self.step, 0
         return step
+
+    def slept(self) -> int:
+        sleep, self.sleep = self.sleep, 0
+        return sleep
 
 
 class FakeMeter:

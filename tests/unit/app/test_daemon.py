@@ -174,6 +174,19 @@ async def test_a_step_of_the_wall_clock_is_told(house):
     assert house.store.kinds().count("ClockStepped") == 1
 
 
+async def test_a_sleep_of_the_machine_is_told_before_what_came_due_by_it(house):
+    await until(lambda: house.daemon.executor.running == 0 and not len(house.daemon.inbox))
+    told, listed = len(house.store.entries), len(house.forge.named("runners"))
+    house.clock.sleep = 8 * 3_600_000
+    house.pass_time(8 * 3_600_000)
+    await until(lambda: len(house.forge.named("runners")) > listed)
+    assert house.store.kinds()[told] == "MachineSlept"
+    house.clock.sleep = 500
+    house.pass_time(500)
+    await until(lambda: house.daemon.executor.running == 0 and not len(house.daemon.inbox))
+    assert house.store.kinds().count("MachineSlept") == 1
+
+
 async def test_the_scopes_are_listed_at_the_start(house):
     await until(lambda: str(SCOPE) in house.daemon.pulse.reconciled)
     assert house.daemon.pulse.reconciled[str(SCOPE)] == house.clock.ms

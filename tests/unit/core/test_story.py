@@ -66,6 +66,7 @@ SENTENCES: list[tuple[ev.Event, str]] = [
     ),
     (ev.Woke(), "a deadline came due"),
     (ev.ClockStepped(-7_200_000), "the wall clock was moved back by 2 h; nothing ages by it"),
+    (ev.MachineSlept(8 * 3_600_000), "the machine slept for 8 h; everything is looked at anew"),
     (ev.ClockStepped(1_500), "the wall clock was moved forward by 1.5 s; nothing ages by it"),
     (
         ev.JobReported(report(ForgeStatus.QUEUED), Told.WEBHOOK),

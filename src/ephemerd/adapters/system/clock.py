@@ -22,6 +22,15 @@ def monotonic_ms() -> int:
     return time.clock_gettime_ns(getattr(time, name, time.CLOCK_MONOTONIC)) // 1_000_000
 
 
+def awake_ms() -> int:
+    """Return ms of a clock that nobody can set and that stands still in sleep.
+
+    Linux: CLOCK_MONOTONIC. macOS: CLOCK_UPTIME_RAW (clock_gettime(3)).
+    """
+    name = "CLOCK_UPTIME_RAW" if sys.platform == "darwin" else "CLOCK_MONOTONIC"
+    return time.clock_gettime_ns(getattr(time, name, time.CLOCK_MONOTONIC)) // 1_000_000
+
+
 def wall_ms() -> int:
     """Return the wall clock, ms since 1970."""
     return time.time_ns() // 1_000_000
@@ -40,15 +49,18 @@ class ShellClock:
         *,
         wall: Callable[[], int] = wall_ms,
         monotonic: Callable[[], int] = monotonic_ms,
+        awake: Callable[[], int] = awake_ms,
         boot: Callable[[], str] = boot_id,
     ) -> None:
         self._wall = wall
         self._monotonic = monotonic
+        self._awake = awake
         self._lock = threading.Lock()
         self._boot = _name(boot)
         self._base: tuple[int, int] | None = None
         self._last = 0
         self._offset = 0
+        self._asleep = 0
 
     def start(self, last: tuple[int, str, int] | None) -> bool:
         """Begin from `mark()` of the last life; return whether this is still the same boot."""
@@ -64,6 +76,7 @@ class ShellClock:
             self._base = (now, monotonic)
             self._last = now
             self._offset = wall - monotonic
+            self._asleep = self._monotonic() - self._awake()
         return same
 
     def now(self) -> int:
@@ -86,6 +99,20 @@ class ShellClock:
             if abs(moved) <= STEP:
                 return 0
             self._offset = offset
+            return moved
+
+    def slept(self) -> int:
+        """Return for how many ms the machine was suspended since the last call that told of it; 0 below 2 s.
+
+        In sleep the one clock goes on and the other stands still. A machine that is itself paused by its host
+        knows nothing of it: its wall clock steps when it is set right.
+        """
+        asleep = self._monotonic() - self._awake()
+        with self._lock:
+            moved = asleep - self._asleep
+            if moved <= STEP:
+                return 0
+            self._asleep = asleep
             return moved
 
     def _read(self) -> tuple[int, int]:

@@ -246,6 +246,9 @@ class WorldClock:
     def stepped(self) -> int:
         return 0
 
+    def slept(self) -> int:
+        return 0
+
 
 class WorldWebhooks:
     """Deliveries come parsed already: the report travels beside the body."""

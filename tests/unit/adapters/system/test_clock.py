@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ephemerd.adapters.system.clock import STEP, ShellClock, monotonic_ms, wall_ms
+from ephemerd.adapters.system.clock import STEP, ShellClock, awake_ms, monotonic_ms, wall_ms
 from ephemerd.ports.system import Clock
 
 
@@ -19,9 +19,19 @@ class Machine:
     wall: int = 1_700_000_000_000
     monotonic: int = 50_000
     boot: str = "boot-a"
+    asleep: int = 0
 
     def clock(self) -> ShellClock:
-        return ShellClock(wall=lambda: self.wall, monotonic=lambda: self.monotonic, boot=lambda: self.boot)
+        return ShellClock(
+            wall=lambda: self.wall,
+            monotonic=lambda: self.monotonic,
+            awake=lambda: self.monotonic - self.asleep,
+            boot=lambda: self.boot,
+        )
+
+    def sleeps(self, ms: int) -> None:
+        self.passes(ms)
+        self.asleep += ms
 
     def passes(self, ms: int) -> None:
         self.wall += ms
@@ -59,6 +69,30 @@ def test_a_step_of_the_wall_clock_is_not_in_it(step):
     assert clock.now() == before
     machine.passes(10)
     assert clock.now() == before + 10
+
+
+def test_a_sleep_counts_as_time_is_no_step_and_is_told_once():
+    machine = Machine(asleep=7_000)
+    clock = machine.clock()
+    clock.start(None)
+    before = clock.now()
+    assert clock.slept() == 0
+    machine.passes(60_000)
+    assert clock.slept() == 0
+    machine.sleeps(8 * 3_600_000)
+    assert clock.now() == before + 60_000 + 8 * 3_600_000
+    assert (clock.stepped(), clock.slept(), clock.slept()) == (0, 8 * 3_600_000, 0)
+    machine.sleeps(STEP)
+    assert clock.slept() == 0  # hiccups add up
+    machine.sleeps(STEP)
+    assert clock.slept() == 2 * STEP
+
+
+def test_the_clocks_of_this_machine_agree_while_it_is_awake():
+    clock = ShellClock()
+    clock.start(None)
+    assert clock.slept() == 0
+    assert awake_ms() <= monotonic_ms()
 
 
 def test_a_restart_on_the_same_boot_goes_on_by_the_monotonic_difference():
