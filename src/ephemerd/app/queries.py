@@ -16,6 +16,7 @@ from ephemerd.app.operator import near
 from ephemerd.app.stories import story
 from ephemerd.core import codec
 from ephemerd.core.health import assess
+from ephemerd.core.rows import HostRow, PoolRow
 from ephemerd.core.waiting import why_waiting
 from ephemerd.domain.ids import RunnerId, parse_job_key
 from ephemerd.domain.job import ENDED_STATUSES, Job, JobStatus
