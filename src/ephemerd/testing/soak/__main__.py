@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 
-from ephemerd.testing.soak.run import DAYS, FLAT, soak
+from ephemerd.testing.soak.run import DAYS, FLAT, Sample, soak
 
 
 def main() -> int:
@@ -21,8 +21,9 @@ def main() -> int:
         parser.error("--jobs must be 100 or more")
     logging.disable(logging.WARNING)
 
-    def progress(done: int) -> None:
-        sys.stderr.write(f"{done:,} of {chosen.jobs:,} jobs\n")
+    def progress(sample: Sample) -> None:
+        held = f"{sample.rss / 1024**2:.1f} MiB, {sample.blocks:,} blocks"
+        sys.stderr.write(f"{sample.jobs:,} of {chosen.jobs:,} jobs: {held}\n")
 
     result = soak(chosen.jobs, days=chosen.days, seed=chosen.seed, progress=progress)
     plain = result.plain()

@@ -111,7 +111,7 @@ def _mib(size: int) -> float:
 
 
 class Soak:
-    """Jobs through a whole daemon. `progress` is told how many jobs have come."""
+    """Jobs through a whole daemon. `progress` is told each sample."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Soak:
         seed: int = 1,
         policy: Policy | None = None,
         keep: Keep = HISTORY,
-        progress: Callable[[int], None] | None = None,
+        progress: Callable[[Sample], None] | None = None,
     ) -> None:
         self._jobs = jobs
         self._gap = days * 86_400 / jobs
@@ -189,17 +189,16 @@ class Soak:
         self._sample()
 
     def _sample(self) -> None:
-        if self._progress is not None:
-            self._progress(self.world.outcome.jobs)
         gc.collect()
-        self.samples.append(
-            Sample(
-                self.world.outcome.jobs,
-                self._process.memory_info().rss,
-                sys.getallocatedblocks(),
-                {name: len(found) for name, found in self.collections().items()},
-            )
+        sample = Sample(
+            self.world.outcome.jobs,
+            self._process.memory_info().rss,
+            sys.getallocatedblocks(),
+            {name: len(found) for name, found in self.collections().items()},
         )
+        self.samples.append(sample)
+        if self._progress is not None:
+            self._progress(sample)
 
     def collections(self) -> dict[str, Sized]:
         """Everything that holds something a job or a runner long."""
