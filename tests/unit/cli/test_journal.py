@@ -49,7 +49,12 @@ def test_the_segment_is_read_from_the_daemon_page_by_page(cli, served):
     done = cli("journal", "export")
     first, *rest = lines_of(done.out)
     assert done.code == 0
-    assert first == {"kind": "checkpoint", "segment": 3, "stands_at": 0, **{k: v for k, v in FIRST.items() if k != "number"}}
+    assert first == {
+        "kind": "checkpoint",
+        "segment": 3,
+        "stands_at": 0,
+        **{k: v for k, v in FIRST.items() if k != "number"},
+    }
     assert [line["seq"] for line in rest] == list(range(11, 2_500))
     assert rest[0] == {"seq": 11, "now": 1_011, "event": {"kind": "Woke"}, "commands": f"{11:032x}"}
     asked = [query for _, path, query, _ in served.requests if path == "journal"]
