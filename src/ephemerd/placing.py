@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ephemerd.adapters.runtimes.process import ProcessOptions, ProcessRuntime
 from ephemerd.config.effective import Effective
@@ -140,9 +140,51 @@ def _on_engine(
     from ephemerd.adapters.runtimes.docker import DockerRuntime, EngineOptions
 
     settings = effective.settings.hosts.get(host) or HostSettings()
-    reach = EngineOptions(url=settings.engine, tls_dir=settings.engine_tls)
+    reach = EngineOptions(
+        url=settings.engine,
+        tls_dir=settings.engine_tls,
+        reserve=settings.disk_reserve,
+        unused=settings.images_unused / SECOND,
+        images_size=settings.images_size,
+    )
     options: Mapping[str, DockerOptions] = container_options(effective, setup, host)
     return DockerRuntime(reach, options, now=now, epoch=epoch)
+
+
+async def list_images(effective: Effective) -> list[dict[str, Any]]:
+    """Return the images that runners used, per host. Raises `PortError`."""
+    return await _images(effective, collect=None)
+
+
+async def collect_images(effective: Effective, *, really: bool) -> list[dict[str, Any]]:
+    """Remove the images that may go, per host; return them. Raises `PortError`."""
+    return await _images(effective, collect=really)
+
+
+async def _images(effective: Effective, *, collect: bool | None) -> list[dict[str, Any]]:
+    setup, found = effective.to_setup(), []
+    hosts = dict.fromkeys(p.host for p in effective.settings.pools.values() if p.runtime == "docker")
+    for host in hosts:
+        runtime = _on_engine(effective, setup, host, lambda: 0, lambda: "")
+        try:
+            if collect is None:
+                told = [(image, "") for image in await runtime.images.known()]
+            else:
+                told = [(one.image, one.reason) for one in await runtime.collect_images(really=collect)]
+        finally:
+            await runtime.close()
+        found += [
+            {
+                "host": host,
+                "name": image.name,
+                "image": image.id,
+                "size": image.size,
+                "used": image.used,
+                "reason": reason,
+            }
+            for image, reason in told
+        ]
+    return found
 
 
 def _work_dir(effective: Effective) -> Path:

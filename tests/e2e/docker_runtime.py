@@ -46,7 +46,7 @@ class Lab:
             stop_wait=10.0,
             kill_wait=10.0,
         )
-        self.reach = EngineOptions(url=self.engine.url, nft=(*self.engine.enter, "nft"))
+        self.reach = EngineOptions(url=self.engine.url, nft=(*self.engine.enter, "nft"), reserve=0)
 
     def now(self) -> int:
         self.clock += 1

@@ -74,8 +74,9 @@ class TestEngine(OwnEngine):
             subprocess.run(command, check=True, capture_output=True, timeout=30)
 
 
-def busybox_image() -> bytes:
-    """Return a root folder with busybox and the stand-in runner at /runner, owned by the runner's user."""
+def busybox_image(mark: str = "") -> bytes:
+    """Return a root folder with busybox and the stand-in runner at /runner, owned by the runner's user. Another
+    `mark` makes another image."""
     program = Path(shutil.which("busybox") or "busybox").resolve()
     applets = subprocess.run(
         [program, "--list"], capture_output=True, text=True, check=True, timeout=30
@@ -93,6 +94,7 @@ def busybox_image() -> bytes:
         for applet in sorted(set(applets.split()) - {"busybox"}):
             root.link(f"bin/{applet}", "busybox")
         root.file("etc/passwd", f"root:x:0:0::/:/bin/sh\nrunner:x:{USER}:{USER}::/runner:/bin/sh\n")
+        root.file("etc/mark", mark)
         root.file("etc/group", f"root:x:0:\nrunner:x:{USER}:\n")
         root.folder("runner", owner=USER)
         for path in sorted(application.rglob("*")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,7 +18,7 @@ from ephemerd.ports.errors import Broken, Gone, PortError, Refused, RetryLater
 from ephemerd.ports.runtime import StartOrder
 from ephemerd.testing.contracts.runtime import FIRST, SECOND, STORE, Sink, quiet, until_report
 from tests.e2e.docker_runtime import POOL, SECRET, Lab, container_of
-from tests.e2e.engine import TestEngine
+from tests.e2e.engine import TestEngine, busybox_image
 from tests.e2e.stand_in import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.platform("linux"), pytest.mark.account("root")]
@@ -395,3 +396,39 @@ async def test_fifty_at_once(lab: Lab):
     lab.clock = 1_000_000
     await asyncio.gather(*map(end, names, environments))
     assert [left for name in names for left in lab.remains(name)] == []
+
+
+async def test_images_that_nobody_uses_go_and_those_in_use_stay(lab: Lab):
+    """Three images that runners used: a living one's, the pool's own, and one that may go."""
+    other, third = "ephemerd-test/other:1", "ephemerd-test/third:1"
+    for name in (other, third):
+        archive = await asyncio.to_thread(busybox_image, name)
+        await asyncio.to_thread(lab.engine.api.import_image, name, archive, "USER runner")
+    reach = replace(lab.reach, images_size=0)
+    _, _, _ = await begun(lab, image=other, reach=reach)
+    runtime, _, environment = await begun(lab, SECOND, image=third, reach=reach)
+    await runtime.destroy(environment, lab.permit(SECOND, environment, Warrant.IDLE))
+    keeper = lab.runtime(reach=reach)
+    found = await keeper.collect_images(really=False)
+    assert [removal.image.name for removal in found] == [third]
+    assert lab.engine.call("GET", f"/images/{third}/json")
+    found = await keeper.collect_images()
+    assert [removal.image.name for removal in found] == [third]
+    names = [name for image in lab.engine.call("GET", "/images/json") for name in image["RepoTags"] or ()]
+    assert third not in names
+    assert {other, lab.options.image} <= set(names)
+    lab.engine.call("DELETE", f"/containers/{FIRST}?force=1&v=1")
+    lab.engine.call("DELETE", f"/images/{other}")
+
+
+async def test_a_full_disk_is_said_before_anything_is_made(lab: Lab):
+    with pytest.raises(Broken, match="MiB left"):
+        await begun(lab, reach=replace(lab.reach, reserve=1 << 60))
+    assert lab.remains(FIRST) == []
+
+
+async def test_an_image_that_cannot_be_fetched_is_said(lab: Lab):
+    """No registry is reachable from the engine's machine; whoever waits is told, and the next start tries again."""
+    with pytest.raises(PortError, match="nowhere"):
+        await begun(lab, image="127.0.0.1:1/nowhere:1", pull="missing")
+    assert lab.remains(FIRST) == []

@@ -16,6 +16,7 @@ from ephemerd.cli import (
     check,
     drain,
     explain,
+    images,
     install,
     journal,
     lab,
@@ -84,6 +85,7 @@ for _name, _function, _short, _example in COMMANDS:
 
 app.add_typer(journal.app)
 app.add_typer(store.app)
+app.add_typer(images.app)
 
 # Options that may stand anywhere on the line, with how many values they take.
 ANYWHERE = {

@@ -96,6 +96,17 @@ class HostSettings(Section):
     engine_tls: File | None = Field(
         None, description="Folder with ca.pem, cert.pem and key.pem for an engine at tcp://."
     )
+    disk_reserve: Size = Field(
+        2 * 1024**3,
+        description="What has to be free on a local engine's disk; below it no container is started.",
+    )
+    images_unused: PositiveDuration = Field(
+        14 * DAY,
+        description="Images that our runners used go after so long without use; pools' own images stay.",
+    )
+    images_size: Size = Field(
+        40 * 1024**3, description="Beyond this size of them all the least recently used ones go."
+    )
 
 
 class PoolSettings(Section):

@@ -125,9 +125,10 @@ class Engine:
         """Return how a container is; `Gone` where there is none."""
         return _state(await self._json("GET", f"containers/{container}/json"))
 
-    async def containers(self, store: str) -> list[dict[str, Any]]:
-        """List everything that bears a store's label, ended ones included."""
-        params = {"all": "1", "filters": json.dumps({"label": [f"ephemerd.store={store}"]})}
+    async def containers(self, store: str | None) -> list[dict[str, Any]]:
+        """List everything that bears a store's label, ended ones included; all there is for None."""
+        filters = {} if store is None else {"label": [f"ephemerd.store={store}"]}
+        params = {"all": "1", "filters": json.dumps(filters)}
         return _list(await self._json("GET", "containers/json", params=params))
 
     async def top(self, container: str, arguments: str | None) -> tuple[list[str], list[list[str]]]:
@@ -211,9 +212,11 @@ class Engine:
         return _list(await self._json("GET", "images/json"))
 
     async def remove_image(self, image: str) -> None:
-        """Remove an image that no container uses; one that is gone is fine."""
-        with contextlib.suppress(Gone):
-            await self._bytes("DELETE", f"images/{image}")
+        """Remove an image with all its names, unless a container uses it; one that is gone is fine."""
+        told = await self._json("GET", f"images/{image}/json")
+        for name in [*(told.get("RepoTags") or ()), image]:
+            with contextlib.suppress(Gone):
+                await self._bytes("DELETE", f"images/{name}", params={"force": "false"})
 
     async def pull(self, name: str, limit: float) -> AsyncIterator[dict[str, Any]]:
         """Fetch an image, `limit` seconds at most; yield what the engine tells of its progress."""
@@ -222,10 +225,6 @@ class Engine:
             async with asyncio.timeout(limit):
                 async for line in client.images.pull(name, stream=True, timeout=None):
                     yield line
-
-    async def disk(self) -> dict[str, Any]:
-        """Return the engine's account of its disk use."""
-        return cast("dict[str, Any]", await self._json("GET", "system/df", limit=120.0))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -330,6 +329,8 @@ def _failures(what: str, url: str) -> Iterator[None]:
     except PortError:
         raise
     except DockerError as error:
+        if error.status == NO_ANSWER:
+            raise RetryLater(f"no engine answers at {url}") from None
         raise failure(error.status, str(error.message), what) from None
     except TimeoutError:
         raise RetryLater(f"the engine at {url} did not answer in time ({what})") from None
@@ -346,8 +347,6 @@ def failure(status: int, message: str, what: str) -> PortError:
         return RetryLater(text) if "removal" in message and "progress" in message else Refused(text)
     if status in (400, 401, 403):
         return Broken(text) if status == 400 or "pool" in message.lower() else Refused(text)
-    if status == NO_ANSWER:
-        return RetryLater(message.strip()[:500])
     lasting = ("no space left", "runtime create failed", "executable file not found", "storage-opt", "pquota")
     if any(word in message.lower() for word in lasting):
         return Broken(text)

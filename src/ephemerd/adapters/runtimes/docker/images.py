@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import structlog
 
+from ephemerd.adapters.runtimes.docker.collecting import Known, Removal, plan
 from ephemerd.adapters.runtimes.docker.engine import Engine
+from ephemerd.adapters.runtimes.docker.notebook import Notebook
 from ephemerd.adapters.runtimes.docker.options import DockerOptions
 from ephemerd.ports.errors import Broken, Gone, PortError
 
@@ -20,8 +26,9 @@ TOLD_EVERY = 10.0
 class Images:
     """The images of one engine. A fetch goes on when whoever wanted it has given up waiting."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, folder: Path) -> None:
         self._engine = engine
+        self._notebook = Notebook(folder)
         self._fetching: dict[str, asyncio.Task[None]] = {}
         self._fetched: set[str] = set()
 
@@ -31,17 +38,55 @@ class Images:
         name = options.image
         try:
             found = await self._engine.image(name)
+            self._note(found, name)
         except Gone:
             if options.pull == "never":
                 raise Broken(
                     f"the engine has no image {name}: load it, or let the pool fetch it (pull)"
                 ) from None
             await asyncio.shield(self.fetch(name))
-            return await self._engine.image(name)
+            found = await self._engine.image(name)
+            self._note(found, name)
+            return found
         if options.pull == "always" and name not in self._fetched:
             self._fetched.add(name)
             _ = self.fetch(name)
         return found
+
+    def _note(self, image: dict[str, Any], name: str) -> None:
+        self._notebook.used(str(image.get("Id")), name, time.time())
+
+    async def known(self) -> list[Known]:
+        """Return the images that our runners used and that are still there."""
+        there = {str(image.get("Id")): int(image.get("Size") or 0) for image in await self._engine.images()}
+        notes = self._notebook.notes()
+        for gone in notes.keys() - there.keys():
+            self._notebook.forget(gone)
+        return [Known(id_, *_named(notes[id_], there[id_])) for id_ in sorted(notes.keys() & there.keys())]
+
+    async def collect(self, pools: Iterable[DockerOptions], *, really: bool = True) -> list[Removal]:
+        """Remove the images that may go (`collecting`); return them. `really` false: only say which."""
+        kept = {str(container.get("ImageID")) for container in await self._engine.containers(None)}
+        for options in pools:
+            with contextlib.suppress(Gone):
+                kept.add(str((await self._engine.image(options.image)).get("Id")))
+        limits = self._engine.options
+        removals = plan(
+            await self.known(), kept, now=time.time(), unused=limits.unused, size=limits.images_size
+        )
+        if not really:
+            return removals
+        removed = []
+        for removal in removals:
+            try:
+                await self._engine.remove_image(removal.image.id)
+            except PortError as error:
+                log.warning("an image stays", image=removal.image.name, error=error.detail)
+                continue
+            self._notebook.forget(removal.image.id)
+            removed.append(removal)
+            log.info("an image was removed", image=removal.image.name, reason=removal.reason)
+        return removed
 
     async def prepare(self, options: DockerOptions) -> None:
         """Fetch a pool's image before anybody waits for it; what fails is logged and tried at the first start."""
@@ -72,6 +117,12 @@ class Images:
             log.warning("an image could not be fetched", image=name, error=str(done.exception()))
 
     async def _fetch(self, name: str) -> None:
+        try:
+            await self._fetch_told(name)
+        except PortError as error:
+            raise type(error)(f"the image {name} cannot be fetched: {error.detail}") from None
+
+    async def _fetch_told(self, name: str) -> None:
         loop = asyncio.get_running_loop()
         log.info("fetching an image", image=name)
         layers: dict[str, tuple[int, int]] = {}
@@ -89,8 +140,12 @@ class Images:
                 done, total = (sum(each) for each in zip(*layers.values(), strict=True)) if layers else (0, 0)
                 log.info("fetching an image", image=name, done_bytes=done, total_bytes=total)
         if failed:
-            raise Broken(f"{name} cannot be fetched: {failed[:300]}")
+            raise Broken(failed[:300])
         log.info("an image is here", image=name, digest=digest or "unknown")
+
+
+def _named(note: tuple[str, float], size: int) -> tuple[str, int, float]:
+    return note[0], size, note[1]
 
 
 def with_tag(name: str) -> str:

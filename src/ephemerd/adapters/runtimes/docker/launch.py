@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -66,6 +67,7 @@ async def start(
     """
     about = await engine.about()
     check(about, options, image)
+    check_disk(engine, about)
     try:
         network = None
         if options.network == "isolated":
@@ -209,6 +211,21 @@ def check(about: About, options: DockerOptions, image: dict[str, Any]) -> None:
     if options.application is not None and not (options.application / specification.LISTENER).is_file():
         raise Broken(
             f"{options.application} holds no {specification.LISTENER}: unpack the runner application there"
+        )
+
+
+def check_disk(engine: Engine, about: About) -> None:
+    """Refuse to begin what would fill the engine's disk, where that disk can be seen."""
+    if not engine.on_this_machine or not about.root:
+        return
+    try:
+        free = shutil.disk_usage(about.root).free
+    except OSError:
+        return
+    if free < engine.options.reserve:
+        raise Broken(
+            f"the engine's disk ({about.root}) has {free >> 20} MiB left, and {engine.options.reserve >> 20} are kept "
+            "free: see 'ephemerd images gc', or make room"
         )
 
 

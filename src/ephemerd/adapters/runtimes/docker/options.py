@@ -22,12 +22,18 @@ class EngineOptions:
     tls_dir      folder with ca.pem, cert.pem and key.pem for tcp; None: no encryption
     call_limit   seconds for an ordinary call
     nft          the program, with arguments, that changes the packet filter of the engine's machine
+    reserve      bytes that have to be free on the engine's disk for a runner to be started
+    unused       seconds after which an image that our runners used, and now do not, goes
+    images_size  bytes that the images of our runners may take together
     """
 
     url: str = "unix:///var/run/docker.sock"
     tls_dir: Path | None = None
     call_limit: float = 30.0
     nft: tuple[str, ...] = ("nft",)
+    reserve: int = 2 * 1024**3
+    unused: float = 14 * 86_400.0
+    images_size: int = 40 * 1024**3
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import structlog
 from ephemerd.adapters.kit import logs
 from ephemerd.adapters.kit.retention import tidy
 from ephemerd.adapters.runtimes.docker import launch, local, specification
+from ephemerd.adapters.runtimes.docker.collecting import Removal
 from ephemerd.adapters.runtimes.docker.ending import Ending
 from ephemerd.adapters.runtimes.docker.engine import Engine
 from ephemerd.adapters.runtimes.docker.environment import Environment, report
@@ -57,8 +58,8 @@ class DockerRuntime:
         epoch: Callable[[], str],
     ) -> None:
         self.engine = Engine(engine)
-        self.images = Images(self.engine)
         self._options = dict(options)
+        self.images = Images(self.engine, next(iter(options.values())).files_dir)
         self._now = now
         self._epoch = epoch
         self._sink: RuntimeSink | None = None
@@ -167,6 +168,12 @@ class DockerRuntime:
             await asyncio.to_thread(
                 tidy, folder, living, age=options.logs_age, size=options.logs_size, now=time.time()
             )
+
+        await self.collect_images()
+
+    async def collect_images(self, *, really: bool = True) -> Sequence[Removal]:
+        """Remove images of ours that may go; return them. `really` false: only say which."""
+        return await self.images.collect(self._options.values(), really=really)
 
     async def log_files(self, runner: RunnerId) -> Sequence[LogFile]:
         return await asyncio.to_thread(lambda: logs.files(self._logged(runner)))
