@@ -12,7 +12,7 @@ from ephemerd.core.state import State
 from ephemerd.core.validate import slot_difference
 from ephemerd.core.waiting import not_served
 from ephemerd.domain.ids import JobKey
-from ephemerd.domain.runner import Runner, RunnerState
+from ephemerd.domain.runner import LIVE, Runner, RunnerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,8 @@ class Health:
 def assess(state: State, now: int) -> Health:
     """Judge the state at `now` (ms). What only the shell knows (heartbeats, quarantine) it adds itself."""
     stuck = [*_abandoned(state), *_no_progress(state, now)]
-    degraded = [*_scopes(state, now), *_pools(state), *_untaken(state, now), *_unserved(state), *_odd(state)]
+    forge = [*_scopes(state, now), *_pools(state), *_untaken(state, now), *_unserved(state)]
+    degraded = [*forge, *_odd(state), *_unseen(state, now)]
     status = "stuck" if stuck else "degraded" if degraded else "ok"
     return Health(status, (*stuck, *degraded))
 
@@ -148,6 +149,21 @@ def _unserved(state: State) -> Iterator[str]:
         if oldest is not None and "self-hosted" in group.labels:
             why = not_served(state, state.jobs[oldest])
             yield f"Job {oldest} is not served: {why}. Add the label to a pool, or a pool for it."
+
+
+def _unseen(state: State, now: int) -> Iterator[str]:
+    """Nominated again and again, and no look could tell whether it works: it is kept, and a person may know."""
+    for row in state.runners.values():
+        if row.state not in LIVE or row.vetoes == 0 or row.state is RunnerState.RUNNING:
+            continue
+        seen = max(mark for mark in (row.known, row.started, row.created) if mark is not None)
+        asked_lately = now - row.vetoed_until <= 2 * state.policy.veto_backoff_max
+        if asked_lately and now - seen >= state.policy.stuck_after:
+            yield (
+                f"Runner {row.id} could not be looked into for {span(now - seen)} and is kept: are its folder and "
+                f"its processes there? `ephemerd explain {row.id}` says what was tried; if it has no job, "
+                f"`ephemerd kill {row.id} --even-if-busy` ends it."
+            )
 
 
 def _odd(state: State) -> Iterator[str]:

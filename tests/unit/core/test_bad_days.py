@@ -17,7 +17,7 @@ from ephemerd.domain.ids import RunnerId, Scope
 from ephemerd.domain.job import JobStatus
 from ephemerd.domain.pool import Policy
 from ephemerd.domain.runner import FenceAnswer, RunnerState
-from ephemerd.domain.verdict import Sign
+from ephemerd.domain.verdict import Files, Sign
 from tests.unit.core.field import Field
 from tests.unit.core.world import APP, HOUR, MINUTE, NO_ANSWER, SECOND, World, key, of, pool, seen
 
@@ -239,6 +239,26 @@ def test_fp_03_a_flag_that_contradicts_a_live_worker_is_counted_and_changes_noth
     world.feed(ev.RegistrationsListed(APP, (told,)))
     assert world.core.state.counters[counted] == 1
     assert key(1) in world.core.state.jobs
+
+
+def test_fp_07_a_runner_that_no_look_can_read_is_said_with_what_a_person_can_do() -> None:
+    """Its work folder was removed under it, or its look hangs: kept up to the hard bound, and not in silence."""
+    world = World(pool(surplus_grace=0))
+    (name,) = world.listening(1)
+    field = Field(world)
+    field.probes[name] = seen(files=Files.UNREADABLE)
+    world.completed(1, how="cancelled")
+    field.run(9 * MINUTE)
+    assert assess(world.core.state, world.now).status == "ok"
+    field.run(2 * MINUTE)
+    (reason,) = assess(world.core.state, world.now).reasons
+    assert f"Runner {name} could not be looked into for 1" in reason
+    assert f"ephemerd kill {name} --even-if-busy" in reason
+    assert field.at(cm.Destroy) == []
+    field.probes[name] = seen()
+    field.run(3 * MINUTE)
+    assert world.runner(name).state is S.GONE
+    assert assess(world.core.state, world.now).status == "ok"
 
 
 def test_five_exits_in_a_row_say_what_the_last_code_means() -> None:
