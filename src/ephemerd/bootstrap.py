@@ -349,6 +349,7 @@ def _reloader(effective: Effective, parts: Parts, wishes: Wishes, manager: Notif
             nonlocal running
             running = compared.running
             place()
+            parts.daemon.upkeep.keep = _keep(wanted)
             parts.intake.replace(hooks)
             if not wishes.log_level:
                 set_level(wanted.settings.server.log_level)

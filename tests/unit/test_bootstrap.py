@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import logging
 import os
 import signal
 import socket
@@ -14,8 +15,9 @@ import pytest
 from ephemerd import bootstrap
 from ephemerd.adapters.runtimes.process import ProcessRuntime
 from ephemerd.bootstrap import StartError, Wishes, build
-from ephemerd.config.effective import Effective, load_settings
+from ephemerd.config.effective import Effective, Examined, examine, load_settings
 from ephemerd.core.machine import Core
+from ephemerd.domain.pool import DAY
 from ephemerd.ports.errors import Denied
 from tests.unit.app.fakes import until
 
@@ -116,7 +118,7 @@ async def test_a_ca_file_that_is_none_is_a_matter_of_the_environment(folder):
     assert "ca.pem" in str(caught.value)
 
 
-def start(effective: Effective, **more: str | None) -> tuple[int, str]:
+def start(effective: Effective, **more: object) -> tuple[int, str]:
     """Run `serve` to its end and return its code and what it wrote."""
     stderr = io.StringIO()
     with pytest.MonkeyPatch.context() as patched:
@@ -222,3 +224,31 @@ def test_a_second_signal_does_not_wait(folder, monkeypatch):
 
     monkeypatch.setattr(bootstrap, "_run", run_and_end)
     assert start(effective)[0] == 0
+
+
+@pytest.mark.usefixtures("restored")
+def test_a_hangup_reads_the_configuration_again_and_applies_it(folder, monkeypatch):
+    effective = load(folder)
+    run, seen = bootstrap._run, []
+    changes = (('labels = ["linux"]\n', 'labels = ["linux"]\nmax_concurrent = 9\n'),)
+    more = '\n[retention]\nhistory = "3d"\n'
+
+    def again() -> Examined:
+        text = CONFIG.format(folder=folder).replace(*changes[0], 1) + more
+        path = folder / "again.toml"
+        path.write_text(text)
+        return examine(path, {"HOME": str(folder)}, environment=False)
+
+    async def run_and_end(daemon, *rest):
+        ending = asyncio.create_task(run(daemon, *rest))
+        await daemon.booted()
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(lambda: daemon.upkeep.keep.age == 3 * DAY, 60)
+        seen.append((daemon.core.state.pool("linux").max_concurrent, logging.getLogger().level))
+        os.kill(os.getpid(), signal.SIGTERM)
+        await ending
+
+    monkeypatch.setattr(bootstrap, "_run", run_and_end)
+    code, _ = start(effective, reread=again)
+    assert code == 0
+    assert seen == [(9, logging.ERROR)], "--log-level goes before the configuration"

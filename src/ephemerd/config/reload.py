@@ -110,8 +110,6 @@ def _needs_restart(key: tuple[str, ...], now: Running, wanted: Effective) -> str
     match key:
         case ("server", name) if name not in LIVE_SERVER_KEYS:
             return "the daemon listens and stores where it began"
-        case ("retention", _):
-            return "how much is kept is read at the start"
         case ("runner", "work_dir"):
             return "runners are found in the folder that the daemon began with"
         case ("hosts", _, "engine" | "engine_tls"):

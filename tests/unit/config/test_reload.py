@@ -111,6 +111,11 @@ def test_what_waits_for_a_restart_is_said_again_and_what_was_applied_is_not(fold
     assert compare(again.running, load(folder, ("max_concurrent = 2", "max_concurrent = 3"))).changes == ()
 
 
+def test_how_much_is_kept_is_applied(folder):
+    (change,) = after(folder, more='\n[retention]\nhistory = "3d"\n').changes
+    assert (change.key, change.applied) == ("retention.history", True)
+
+
 def test_pools_come_and_go(folder):
     more = '\n[pools.gpu]\nlabels = ["gpu"]\nruntime = "process"\n'
     came = after(folder, more=more)
