@@ -581,3 +581,15 @@ def test_only_an_expired_runner_that_was_matched_owes_its_job_another_one():
     world.probed(second)
     assert world.row(second).fence.sent is not None
     assert world.core.state.jobs[world.intent(second)].remade is None
+
+
+def test_a_veto_names_the_bound_of_its_own_verdict():
+    """Without a probe they differ: grace for unknown, six hours and a half for busy."""
+    world = blind(surplus_grace=0)
+    name = world.listening()
+    world.discharge(name)
+    world.flag(name, missing=True)
+    assert (world.decisions[-1].verdict, world.decisions[-1].bound) == ("unknown", 10 * MINUTE)
+    world.wait(3 * SECOND)
+    world.flag(name, busy=True)
+    assert (world.decisions[-1].verdict, world.decisions[-1].bound) == ("busy", 6 * HOUR + 30 * MINUTE)

@@ -148,6 +148,7 @@ def test_forced_kill_ends_a_busy_runner_whatever_the_fence_says(answer):
     (command,) = world.commands(Destroy, name)
     assert (command.permit.warrant.value, command.permit.rule) == ("forced", "operator")
     assert command.permit.fence == answer.value.replace("_", " ")
+    assert not world.row(name).consumes, "it stands for no demand any more"
     assert world.outcomes(name) == [("operator", "reaped", "busy", "probe")]
     assert escapes(world) == 0
     assert any("on purpose (forced)" in note.text for note in world.step.notes)
