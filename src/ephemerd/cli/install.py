@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +87,7 @@ def install(
     if dry_run:
         _show(plan, plan.after)
         return Exit.DONE
+    _secrets(service)
     _allowed(service)
     _write(plan)
     output.note(f"wrote {plan.path}", quiet=common(context).quiet)
@@ -179,6 +181,39 @@ def _credential(text: str) -> tuple[str, Path]:
             Exit.USAGE, "--credential is not NAME=FILE", "e.g. --credential token=/etc/ephemerd/token"
         )
     return name, Path.cwd() / file
+
+
+def _secrets(service: Service) -> None:
+    """Check that each secret that the configuration takes from systemd is given, and is there."""
+    given = dict(service.credentials)
+    for name, file in given.items():
+        if not file.is_file():
+            raise Failure(
+                Exit.CREDENTIALS, f"there is no file {file} for the credential {name!r}", "name another"
+            )
+    for name in _asked(service.config):
+        if name not in given:
+            raise Failure(
+                Exit.CREDENTIALS,
+                f'the configuration takes "credential:{name}", and none of that name is given',
+                f"add --credential {name}=FILE",
+            )
+
+
+def _asked(config: Path | None) -> list[str]:
+    """Return the credentials that a configuration names; a file that cannot be read is for `check` to tell."""
+    try:
+        left: list[object] = [] if config is None else [tomllib.loads(config.read_text())]
+    except (OSError, ValueError):
+        return []
+    found = []
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            left.extend(value.values())
+        elif isinstance(value, str) and value.startswith("credential:"):
+            found.append(value.removeprefix("credential:"))
+    return sorted(dict.fromkeys(found))
 
 
 def _allowed(service: Service) -> None:

@@ -231,6 +231,20 @@ def test_what_cannot_be_installed(cli, machine, arguments, code):
     assert not (machine / "units").exists()
 
 
+@pytest.mark.platform("linux")
+def test_secrets_that_the_configuration_takes_from_systemd_have_to_be_given(cli, machine):
+    config, token = machine / "config.toml", machine / "token"
+    config.write_text('[forge.github]\ntoken_file = "credential:token"\nscope = ["repo:a/b"]\n')
+    missing = cli("install", "-c", str(config))
+    assert missing.code == 4
+    assert "--credential token=FILE" in missing.err
+    assert cli("install", "-c", str(config), "--credential", f"token={token}").code == 4, "no such file"
+    token.write_text("x")
+    assert cli("install", "-c", str(config), "--credential", f"token={token}").code == 0
+    config.write_text("not toml [")
+    assert cli("install", "-c", str(config)).code == 0, "what is wrong with it is for 'check' to tell"
+
+
 def test_only_root_installs_for_the_system(cli, machine, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert cli("install").code == 5
