@@ -12,7 +12,15 @@ from ephemerd.adapters.telemetry.meter import Known
 from ephemerd.adapters.telemetry.metrics import Metrics
 from ephemerd.domain.runner import Rule
 from ephemerd.ports.system import Meter
-from ephemerd.ports.views import HealthView, HostView, PoolView, RateView, Snapshot, StatusView
+from ephemerd.ports.views import (
+    HealthView,
+    HostView,
+    PoolView,
+    RateView,
+    Snapshot,
+    StatusView,
+    StorageView,
+)
 
 OPEN = "application/openmetrics-text; version=1.0.0"
 STATES = {"planned": 0, "listening": 1, "gone": 2}
@@ -184,6 +192,21 @@ def test_a_scope_that_was_never_listed_is_at_zero(metrics):
     metrics = Metrics()
     metrics.show(lambda: replace(SNAPSHOT, status=replace(STATUS, reconciled={})))
     assert value(metrics, "reconcile_last_success_timestamp_seconds", scope="github/repo:acme/app") == 0
+
+
+def test_the_store_is_shown_once_it_was_measured(metrics):
+    assert not [name for name, _ in samples(metrics) if "store" in name]
+    metrics = Metrics()
+    measured = StorageView(total=10_000, reusable=4_096, disk_free=500, oldest=7_000)
+    metrics.show(lambda: replace(SNAPSHOT, status=replace(STATUS, storage=measured)))
+    assert value(metrics, "store_size_bytes") == 10_000
+    assert value(metrics, "store_reusable_bytes") == 4_096
+    assert value(metrics, "store_disk_free_bytes") == 500
+    assert value(metrics, "journal_oldest_timestamp_seconds") == 7
+    empty = Metrics()
+    unknown = replace(measured, disk_free=None, oldest=None)
+    empty.show(lambda: replace(SNAPSHOT, status=replace(STATUS, storage=unknown)))
+    assert "ephemerd_store_disk_free_bytes" not in {name for name, _ in samples(empty)}
 
 
 def test_labels_from_outside_are_escaped(metrics):
