@@ -257,10 +257,13 @@ class ModelForge:
         del self.idle[registration.id]
         if job.matrix is not None:
             job.matrix.active += 1
-        self.time.after(draw(self.weather.assign, self.rng), self._hand_over, job, registration)
+        whole = draw(self.weather.assign, self.rng)
+        hold = int(self.rng.random() * whole)
+        self.time.after(hold, self._hand_over, job, registration, whole - hold)
 
-    def _hand_over(self, job: TrueJob, registration: TrueRegistration) -> None:
-        """The assignment takes hold, unless either is no longer there."""
+    def _hand_over(self, job: TrueJob, registration: TrueRegistration, travels: int) -> None:
+        """The assignment takes hold, unless either is no longer there; the listener hears of it `travels`
+        ms later, and till then nothing on the machine shows it."""
         if job.status != "queued" or job.trick:
             if job.trick and job.status == "queued":
                 self._trick(job, registration)
@@ -280,7 +283,11 @@ class ModelForge:
         if self.rng.random() < self.weather.registration_404_on_assignment:
             self.outcome.happened("registration_404_on_assignment")
             self.forget(registration)
-        self.offer(registration, job)
+        self.time.after(travels, self._tell, registration, job)
+
+    def _tell(self, registration: TrueRegistration, job: TrueJob) -> None:
+        if registration.holds is job:
+            self.offer(registration, job)
 
     def _trick(self, job: TrueJob, registration: TrueRegistration) -> None:
         """Start and cancelled end of a job in one batch; the runner it names then takes another job
