@@ -11,11 +11,12 @@ from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
+from ephemerd.domain.job import ForgeStatus, JobStatus
 from ephemerd.domain.permit import Warrant
 from ephemerd.domain.pool import Host, Setup
 from ephemerd.domain.runner import FenceAnswer, Rule, RunnerState
 from ephemerd.domain.verdict import Sign
-from tests.unit.core.world import APP, HOUR, LIB, MINUTE, NO_ANSWER, SECOND, World, of, pool, seen
+from tests.unit.core.world import APP, HOUR, LIB, MINUTE, NO_ANSWER, SECOND, World, of, pool, report, seen
 
 S = RunnerState
 LOST = RunnerId("eph-s1-old-7")
@@ -403,3 +404,28 @@ def test_a_registration_in_a_scope_without_a_pool_is_nobodys() -> None:
     found = ev.FoundRegistration(LOST, 300, busy=False, online=True)
     world.feed(ev.RegistrationsListed(LIB, (found,)))
     assert not world.knows(LOST)
+
+
+def test_a_listing_of_jobs_comes_in_parts_and_each_line_counts() -> None:
+    world = World(slots=0)
+    told = [report(number, ForgeStatus.QUEUED) for number in range(1, 2 * ev.READ_AT_ONCE + 2)]
+    parts = list(ev.read_in_parts(APP, told))
+    assert [len(part.reports) for part in parts] == [ev.READ_AT_ONCE, ev.READ_AT_ONCE, 1]
+    assert [one for part in parts for one in part.reports] == told
+    for part in parts:
+        world.feed(part)
+    assert len(world.core.state.jobs) == len(told)
+    assert {job.status for job in world.core.state.jobs.values()} == {JobStatus.QUEUED}
+    assert list(ev.read_in_parts(APP, [])) == []
+
+
+def test_a_line_of_a_listing_confirms_a_job_that_runs() -> None:
+    """A delivery that says so again does not: it may be an old one."""
+    world = World()
+    world.in_progress(1, "elsewhere")
+    world.now += MINUTE
+    said = report(1, ForgeStatus.IN_PROGRESS, runner_name="elsewhere")
+    world.told(said)
+    assert world.job(1).confirmed == world.now - MINUTE
+    world.feed(ev.JobsRead(APP, (said,)))
+    assert world.job(1).confirmed == world.now

@@ -17,6 +17,7 @@ from ephemerd.core.machine import Core
 from ephemerd.core.plan import is_discharged
 from ephemerd.core.turn import Turn
 from ephemerd.core.validate import validate
+from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus, JobStatus, Told
 from ephemerd.domain.pool import Host
@@ -563,3 +564,19 @@ def test_a_class_is_found_by_its_name_as_long_as_a_job_of_it_waits() -> None:
     assert (group.labels, group.pools, len(group.queued)) == (LABELS, ("small",), 1)
     world.completed(1)
     assert world.core.state.group(name) is None
+
+
+def test_a_spare_leaves_the_slot_to_the_demand_of_another_pool_that_can_use_it() -> None:
+    """That pool backs off for half a minute; a spare made meanwhile would take its slot."""
+    world = World(pool("arm", labels=("arm",)), pool(min_idle=1), slots=1)
+    spare = world.last(cm.Register).runner
+    world.feed(ev.CordonOrdered("ann", ev.Target.POOL, "small"))
+    world.registered(spare)
+    world.started(spare)
+    world.exited(spare)
+    (name,) = world.planned(1, labels=("arm",))
+    world.feed(ev.RegistrationFailed(name, Fault(Remedy.BROKEN, "the disk is full")))
+    step = world.feed(ev.UncordonOrdered("ann", ev.Target.POOL, "small"))
+    assert of(step.commands, cm.Register) == []
+    step = world.feed(ev.CordonOrdered("ann", ev.Target.POOL, "arm"))
+    assert [command.labels for command in of(step.commands, cm.Register)] == [LABELS]

@@ -257,3 +257,11 @@ def test_a_hard_sign_of_a_nameless_job_waits_for_an_open_scope() -> None:
     assert of(world.wait(2 * MINUTE), cm.LookUpJob) == []
     (question,) = of(world.wait(MINUTE), cm.LookUpJob)
     assert question.job == key(1)
+
+
+def test_another_silence_after_the_minute_begins_a_new_one() -> None:
+    world = World()
+    world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
+    world.now += 5 * MINUTE  # nobody woke it meanwhile
+    world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
+    assert world.core.state.scopes[str(APP)].next_try == world.now + MINUTE
