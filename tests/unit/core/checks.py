@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ephemerd.core.commands import Deregister, Destroy
 from ephemerd.core.step import Step
 from ephemerd.domain.runner import Runner, RunnerState
 
@@ -18,6 +19,10 @@ def check(step: Step) -> None:
         assert decision.reason, decision
         assert decision.outcome in OUTCOMES, decision
         assert all(item.detail for item in decision.evidence), decision
+    for command in step.commands:
+        if isinstance(command, Destroy | Deregister):
+            leave = command.permit if isinstance(command, Destroy) else command.intent
+            assert all(item.detail for item in leave.evidence), leave
     for _, _, row in step.changed:
         if isinstance(row, Runner):
             assert row.ending or row.state is not RunnerState.GONE, row

@@ -280,3 +280,16 @@ def test_deliberate_ends_are_counted_apart():
     counted = {key: n for key, n in world.core.state.counters.items() if key.startswith("deliberate_ends")}
     assert list(counted.values()) == [1], world.row(name).gate
     assert "warrant=forced" in next(iter(counted))
+
+
+def test_forced_kill_of_one_without_an_environment_leaves_no_claim_on_demand():
+    """It had been offered a job, so that it stood for one unit until then."""
+    world = World()
+    name = world.starting(environment=False)
+    world.sign(name, Sign.OFFERED)
+    assert world.row(name).consumes
+    world.kill(name, force=True)
+    world.flag(name, busy=True)
+    world.fenced(name, FenceAnswer.REFUSED)
+    world.wait(1)
+    assert (world.state(name), world.row(name).consumes) == ("gone", False)

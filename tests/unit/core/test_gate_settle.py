@@ -11,7 +11,7 @@ from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.permit import Permit, Warrant
 from ephemerd.domain.pool import FenceKind, Policy
 from ephemerd.domain.runner import FenceAnswer, GatePhase
-from ephemerd.domain.verdict import Sign, Verdict, Via
+from ephemerd.domain.verdict import Files, Sign, Verdict, Via
 from tests.unit.core.build import BUSY, HOUR, IDLE, MINUTE, SECOND, UNKNOWN, World, pool, report
 
 BREACHES = "fence_breaches_total"
@@ -422,3 +422,10 @@ def test_without_a_probe_both_proofs_are_dated():
     permit = world.commands(Destroy, name)[-1].permit
     assert permit.proofs == (asked, asked + 6 * SECOND)
     assert permit.evidence[-1].detail == "not busy at the forge and an accepted fence together"
+
+
+def test_a_whole_list_beside_unreadable_files_is_idle_only_for_one_that_never_connected():
+    world = World()
+    name = world.settled()
+    world.probed(name, report(files=Files.UNREADABLE))
+    assert world.outcomes(name)[-1][1:] == ("vetoed", "unknown", "probe")
