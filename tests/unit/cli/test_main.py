@@ -34,6 +34,7 @@ def test_the_exit_codes_are_the_contract():
         "UNREACHABLE": 6,
         "REFUSED": 7,
         "BROKEN_PROMISE": 8,
+        "STANDSTILL": 9,
         "INTERRUPTED": 130,
         "TERMINATED": 143,
     }
