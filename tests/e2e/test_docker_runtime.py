@@ -398,7 +398,7 @@ async def test_fifty_at_once(lab: Lab):
     assert [left for name in names for left in lab.remains(name)] == []
 
 
-async def test_images_that_nobody_uses_go_and_those_in_use_stay(lab: Lab):
+async def test_fp_59_images_that_nobody_uses_go_and_those_in_use_stay(lab: Lab):
     """Three images that runners used: a living one's, the pool's own, and one that may go."""
     other, third = "ephemerd-test/other:1", "ephemerd-test/third:1"
     for name in (other, third):

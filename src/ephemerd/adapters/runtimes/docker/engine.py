@@ -77,6 +77,7 @@ class Engine:
         self._client: aiodocker.Docker | None = None
         self._tunnel = Tunnel(options.url) if options.url.startswith("ssh://") else None
         self._about: About | None = None
+        self.owners: dict[tuple[str, str], tuple[int, int]] = {}
         self._closed = False
 
     @property

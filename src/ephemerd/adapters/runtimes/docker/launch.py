@@ -69,17 +69,10 @@ async def start(
     check(about, options, image)
     check_disk(engine, about)
     try:
-        network = None
-        if options.network == "isolated":
-            check_isolation(engine, about)
-            await guard()
-        if options.network in ("isolated", "bridge"):
-            network = await _network(engine, order, options)
-        if options.network == "isolated":
-            check_bridge(engine, bridge_name(order.store, order.runner))
+        network = await _own_network(engine, order, options, guard)
         made = specification.container(order, options, environment_of(options), network)
         container = await _create(engine, order, made)
-        owner = await _owner(engine, container, user_of(options, image), options.image)
+        owner = await _owner(engine, container, user_of(options, image), image)
         await engine.put(container, specification.handover(order.credential, owner))
         await _run(engine, container)
     except BaseException:
@@ -90,14 +83,37 @@ async def start(
     return container
 
 
-async def _owner(engine: Engine, container: str, user: str, image: str) -> tuple[int, int]:
-    """Return the numbers of the container's user, by the accounts in its own image."""
-    passwd = b""
-    with contextlib.suppress(Gone):
-        passwd = only_file(await engine.read(container, "/etc/passwd")) or b""
-    owner = specification.account_in(passwd, user)
+async def _own_network(
+    engine: Engine, order: StartOrder, options: DockerOptions, guard: Callable[[], Awaitable[None]]
+) -> str | None:
+    """Make the runner's network, with the packet filter in place before anything can run in it."""
+    if options.network == "bridge":
+        return await _network(engine, order, options)
+    if options.network != "isolated":
+        return None
+    check_isolation(engine, await engine.about())
+    making = asyncio.ensure_future(_network(engine, order, options))
+    try:
+        await guard()
+    finally:
+        await asyncio.wait((making,))  # made or not, it is known before it is used or undone
+    network = making.result()
+    check_bridge(engine, bridge_name(order.store, order.runner))
+    return network
+
+
+async def _owner(engine: Engine, container: str, user: str, image: dict[str, Any]) -> tuple[int, int]:
+    """Return the numbers of the container's user, by the accounts in its own image, which does not change."""
+    key = (str(image.get("Id")), user)
+    owner = engine.owners.get(key)
     if owner is None:
-        raise Broken(f"there is no user {user!r} in {image}: correct pools.*.user, or choose another image")
+        passwd = b""
+        with contextlib.suppress(Gone):
+            passwd = only_file(await engine.read(container, "/etc/passwd")) or b""
+        owner = specification.account_in(passwd, user)
+    if owner is None:
+        raise Broken(f"there is no user {user!r} in the image: correct pools.*.user, or choose another image")
+    engine.owners[key] = owner
     return owner
 
 
