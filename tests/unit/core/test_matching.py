@@ -124,3 +124,9 @@ def test_a_chain_moves_one_unit_and_leaves_the_others():
         ("c", "p"): 1,
         ("d", "p"): 1,
     }
+
+
+def test_a_chain_is_shifted_as_often_as_it_takes():
+    edges = {"0": ("r",), "a": ("p", "q"), "b": ("q", "r"), "c": ("p", "r"), "d": ("p", "r")}
+    flow = match({"0": 1, "a": 2, "b": 2, "c": 1, "d": 1}, {"p": 4, "q": 2, "r": 1}, edges)
+    assert flow == {("0", "r"): 1, ("a", "p"): 2, ("b", "q"): 2, ("c", "p"): 1, ("d", "p"): 1}
