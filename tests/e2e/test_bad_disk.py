@@ -10,15 +10,18 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.serving import Site, until
+from tests.e2e import serving
+from tests.e2e.serving import Site
 from tests.e2e.small_disk import delivery, fill, room, send, small_disk, stored
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+until = partial(serving.until, seconds=180.0)
 BACKOFF = '\n[runner.claim_retry]\nbackoff = ["2s"]\n'
 
 
@@ -114,7 +117,7 @@ def test_no_space_after_a_registration(tmp_path_factory):
         until(lambda: site.api("api/v1/status")["health"]["status"] == "degraded")
         assert site.ready(), "the store has another disk"
         filler.unlink()
-        outcomes = site.completed(2)
+        outcomes = site.completed(2, 180)
         assert (outcomes["killed"], outcomes["lost"], outcomes["leaked"]) == (0, 0, 0)
         until(lambda: not says(site, "could not make"))
         assert [path.name for path in disk.iterdir() if not path.name.startswith(".")] == []
@@ -162,7 +165,7 @@ def test_a_damaged_store_is_refused_and_a_backup_takes_its_place(tmp_path_factor
     folder = tmp_path_factory.mktemp("d")
     store, copy = folder / "state" / "state.db", folder / "copy.db"
     with served(folder) as site:
-        (job,) = site.queue(1, seconds=8)
+        (job,) = site.queue(1, seconds=20)
         until(lambda: any(one["state"] == "running" for one in site.api("api/v1/runners")["items"]))
         assert ephemerd("store", "backup", copy, "--store", store).returncode == 0
         killed(site)
@@ -178,7 +181,7 @@ def test_a_damaged_store_is_refused_and_a_backup_takes_its_place(tmp_path_factor
         assert checked.returncode == 5
         shutil.copyfile(copy, store)
         site.daemon = site.start()
-        outcomes = site.completed(1)
+        outcomes = site.completed(1, 180)
         assert (outcomes["killed"], outcomes["lost"], outcomes["leaked"]) == (0, 0, 0)
         assert any(str(job) in one["id"] for one in site.api("api/v1/jobs")["items"])
 
@@ -187,7 +190,7 @@ def test_an_export_holds_no_secret(tmp_path_factory):
     folder = tmp_path_factory.mktemp("d")
     with served(folder) as site:
         site.queue(2)
-        site.completed(2)
+        site.completed(2, 180)
         exported = ephemerd("store", "export", "--config", site.config)
         assert exported.returncode == 0
         kinds = {json.loads(line)["kind"] for line in exported.stdout.splitlines()}

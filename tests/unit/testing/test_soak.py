@@ -16,6 +16,7 @@ from ephemerd.testing.simulate.exported import replay_exported
 from ephemerd.testing.soak import Soak, SoakResult
 from ephemerd.testing.virtual_time import virtually
 
+pytestmark = pytest.mark.timeout(600)
 JOBS = 1500
 FINISHED = 200
 GROWS_BY_CHANCE = 40

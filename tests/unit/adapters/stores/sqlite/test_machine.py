@@ -219,6 +219,7 @@ class Machine(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
 
+@pytest.mark.timeout(600)
 def test_the_file_and_the_store_in_memory_hold_the_same(monkeypatch):
     monkeypatch.setattr(pruning, "AT_ONCE", 3)
     run_state_machine_as_test(
