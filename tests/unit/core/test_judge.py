@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ephemerd.core.judge import judge, no_report
+from ephemerd.core.judge import judge, never_at_work, no_report
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.verdict import Files, Listing, Verdict, Via
 from tests.unit.core.build import MINUTE, report
@@ -100,3 +100,19 @@ def test_a_probe_that_could_not_look_is_unknown():
     assert (evidence.verdict, evidence.via, evidence.at) == (Verdict.UNKNOWN, Via.PROBE, 7)
     assert "the engine is gone" in evidence.detail
     assert no_report(None, 7).verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("changes", "never"),
+    [
+        ({}, True),
+        ({"files": Files.UNREADABLE, "listening": False}, True),
+        ({"listing": Listing.PARTIAL}, False),
+        ({"workers": 1}, False),
+        ({"offered_at": 5}, False),
+        ({"announced_at": 5}, False),
+    ],
+    ids=str,
+)
+def test_never_at_work_needs_a_whole_list_without_a_worker_and_no_sign_of_a_job(changes, never):
+    assert never_at_work(report(**changes)) is never
