@@ -1,14 +1,15 @@
 """A changed copy of a frozen slotted value, many times faster than `dataclasses.replace`.
 
-Rows have dozens of fields and change several times an event. For each class a copier is compiled once: it
-fills a twin of the class that has the same slots and is not frozen, and makes it one of the class at last,
-so that `__init__` is not run again. It is for values without `__post_init__`.
+Rows have dozens of fields and change several times an event. Each class has a twin with the same slots that
+is not frozen: the copy is made and changed as one of the twin and becomes one of the class at last. It is for
+values without `__post_init__`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, make_dataclass
+from operator import attrgetter
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -35,9 +36,9 @@ def replace(row: T, /, **changes: Any) -> T:
 
 def _copier(cls: type) -> tuple[Callable[[Any], Any], frozenset[str]]:
     names = [item.name for item in fields(cls)]
-    twin = type(cls.__name__, (), {"__slots__": tuple(names)})
-    lines = [f"    made.{name} = row.{name}" for name in names]
-    source = "\n".join(["def copy(row):", "    made = new(twin)", *lines, "    return made"])
-    scope: dict[str, Any] = {"new": object.__new__, "twin": twin}
-    exec(source, scope)  # noqa: S102 - the names are those of a dataclass's own fields
-    return scope["copy"], frozenset(names)
+    twin = make_dataclass(cls.__name__, names, slots=True, eq=False, repr=False)
+    if len(names) == 1:
+        only = attrgetter(names[0])
+        return lambda row: twin(only(row)), frozenset(names)
+    values = attrgetter(*names)
+    return lambda row: twin(*values(row)), frozenset(names)
