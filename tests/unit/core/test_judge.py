@@ -100,6 +100,7 @@ def test_a_probe_that_could_not_look_is_unknown():
     assert (evidence.verdict, evidence.via, evidence.at) == (Verdict.UNKNOWN, Via.PROBE, 7)
     assert "the engine is gone" in evidence.detail
     assert no_report(None, 7).verdict is Verdict.UNKNOWN
+    assert no_report(None, 7).detail == "probe failed: no answer"
 
 
 @pytest.mark.parametrize(
