@@ -40,8 +40,8 @@ WHERE seq > ? AND json_extract(event, '$.kind') = 'SignSeen' AND json_extract(ev
 
 FORGE_SCALE = 10.0
 """The forge's own minutes are this much shorter, so that its limit of requests a minute is met and passed soon."""
-PACE = "write_burst = 100\nwrite_per_second = 12.0"
-"""Below that limit: 900 points a minute, 5 for a registration."""
+PACE = 'write_burst = 100\nwrite_per_second = 12.0\nhold_after = "1h"'
+"""Below that limit: 900 points a minute, 5 for a registration. None of the jobs is given to anybody, on purpose."""
 
 
 class AdoptionStage(Stage):
