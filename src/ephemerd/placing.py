@@ -37,7 +37,7 @@ class Placing:
         pools = effective.settings.pools
         if any(pool.runtime == "process" for pool in pools.values()):
             self._process = ProcessRuntime(process_options(effective, setup), now=now, epoch=epoch)
-        for host in dict.fromkeys(pool.host for pool in pools.values() if pool.runtime == "docker"):
+        for host in _hosts(effective):
             self._engines[host] = _on_engine(effective, setup, host, now, epoch)
 
     def runtimes(self, effective: Effective) -> dict[str, Runtime]:
@@ -131,6 +131,7 @@ def _container(effective: Effective, setup: Setup, pool: PoolSettings) -> Docker
         probe_timeout=setup.policy.probe_timeout / SECOND,
         logs_age=effective.settings.retention.logs / SECOND,
         logs_size=effective.settings.retention.logs_size,
+        most=pool.max_concurrent,
     )
 
 
@@ -161,10 +162,30 @@ async def collect_images(effective: Effective, *, really: bool) -> list[dict[str
     return await _images(effective, collect=really)
 
 
+async def diagnose(effective: Effective) -> list[tuple[str, str, str, str]]:
+    """Look at every engine; return level (ok, warning, error), where, what, what to do. Changes nothing."""
+    setup, found = effective.to_setup(), []
+    for host in _hosts(effective):
+        runtime = _on_engine(effective, setup, host, lambda: 0, lambda: "")
+        try:
+            told = await runtime.diagnose()
+        finally:
+            await runtime.close()
+        found += [
+            (one.level, f"pools.{one.about}" if one.about else f"hosts.{host}", one.what, one.todo)
+            for one in told
+        ]
+    return found
+
+
+def _hosts(effective: Effective) -> list[str]:
+    pools = effective.settings.pools.values()
+    return list(dict.fromkeys(pool.host for pool in pools if pool.runtime == "docker"))
+
+
 async def _images(effective: Effective, *, collect: bool | None) -> list[dict[str, Any]]:
     setup, found = effective.to_setup(), []
-    hosts = dict.fromkeys(p.host for p in effective.settings.pools.values() if p.runtime == "docker")
-    for host in hosts:
+    for host in _hosts(effective):
         runtime = _on_engine(effective, setup, host, lambda: 0, lambda: "")
         try:
             if collect is None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
 from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
-from ephemerd.adapters.runtimes.docker import DockerRuntime, local
+from ephemerd.adapters.runtimes.docker import DockerRuntime, EngineOptions, local
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.permit import Warrant
 from ephemerd.domain.verdict import Files, Listing, ProbeReport, Sign
@@ -432,3 +433,49 @@ async def test_an_image_that_cannot_be_fetched_is_said(lab: Lab):
     with pytest.raises(PortError, match="nowhere"):
         await begun(lab, image="127.0.0.1:1/nowhere:1", pull="missing")
     assert lab.remains(FIRST) == []
+
+
+# Looking at an engine before anybody needs it
+
+
+async def diagnosed(lab: Lab, **changes) -> list[tuple[str, str]]:
+    runtime = lab.runtime(**changes)
+    return [(one.level, f"{one.about}: {one.what}") for one in await runtime.diagnose()]
+
+
+async def test_a_healthy_engine_has_nothing_to_mend(lab: Lab):
+    found = await diagnosed(lab, network="isolated", subnets="10.203.0.0/16")
+    lacking = [text for level, text in found if level != "ok"]
+    assert lacking == ["broken: the engine has no image ephemerd-test/nowhere:1"], "which the lab wants so"
+    assert any("Docker Engine 2" in text for _, text in found)
+    assert any("packet filter" in text for _, text in found)
+    listed = [*lab.engine.enter, "nft", "list", "tables"]
+    assert (
+        "check" not in (await asyncio.to_thread(subprocess.run, listed, capture_output=True)).stdout.decode()
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "what"),
+    [
+        ({"user": "root"}, "error", "linux: jobs would run as root"),
+        ({"disk": 1 << 30}, "warning", "linux: a limit of the disk"),
+        (
+            {"image": "nowhere:2", "pull": "missing"},
+            "warning",
+            "linux: the engine has no image nowhere:2 yet",
+        ),
+        ({"network": "bridge", "most": 40}, "warning", ": there may be more runners"),
+        ({"reach": EngineOptions(url="unix:///nowhere.sock")}, "error", ": no engine answers"),
+    ],
+)
+async def test_what_would_not_work_is_said_beforehand(lab: Lab, changes, level, what):
+    assert [
+        text for found, text in await diagnosed(lab, **changes) if found == level and text.startswith(what)
+    ]
+
+
+async def test_a_packet_filter_that_cannot_be_is_said_beforehand(lab: Lab):
+    reach = replace(lab.reach, nft=("false",))
+    found = await diagnosed(lab, reach=reach, network="isolated")
+    assert any(level == "error" and "packet filter" in text for level, text in found)

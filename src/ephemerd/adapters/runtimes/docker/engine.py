@@ -43,6 +43,7 @@ class About:
     cgroup_driver: str
     storage: str
     root: str
+    live_restore: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +388,7 @@ def _about(told: dict[str, Any], version: dict[str, Any], url: str) -> About:
         cgroup_driver=str(told.get("CgroupDriver") or ""),
         storage=str(told.get("Driver") or ""),
         root=str(told.get("DockerRootDir") or ""),
+        live_restore=bool(told.get("LiveRestoreEnabled")),
     )
 
 

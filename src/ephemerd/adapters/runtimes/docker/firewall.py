@@ -50,6 +50,12 @@ class Firewall:
                 raise Broken(f"the packet filter of the runners cannot be read back: {TODO}")
             self._known[store] = listing
 
+    async def check(self) -> None:
+        """Look whether the rules could be put in place; raise `Broken` otherwise. Changes nothing."""
+        code, _, errors = await self._nft("-c", "-f", "-", text=render("check", self._exceptions))
+        if code:
+            raise Broken(f"the packet filter of the runners is refused ({_first_line(errors)}): {TODO}")
+
     async def _listing(self, store: str) -> str | None:
         code, output, _ = await self._nft("-j", "list", "table", "inet", table_name(store))
         if code:

@@ -60,6 +60,7 @@ class DockerOptions:
     kill_wait        from killing to giving up
     logs_age         for how long logs are kept, since they were last written
     logs_size        how many bytes of them all pools may keep together
+    most             most runners of the pool at one time
     """
 
     image: str
@@ -90,3 +91,4 @@ class DockerOptions:
     probe_timeout: float = 10.0
     logs_age: float = 14 * 86_400.0
     logs_size: int = 2 * 1024**3
+    most: int = 4

@@ -14,6 +14,7 @@ from ephemerd.adapters.kit import logs
 from ephemerd.adapters.kit.retention import tidy
 from ephemerd.adapters.runtimes.docker import launch, local, specification
 from ephemerd.adapters.runtimes.docker.collecting import Removal
+from ephemerd.adapters.runtimes.docker.doctor import Found, diagnose
 from ephemerd.adapters.runtimes.docker.ending import Ending
 from ephemerd.adapters.runtimes.docker.engine import Engine
 from ephemerd.adapters.runtimes.docker.environment import Environment, report
@@ -170,6 +171,10 @@ class DockerRuntime:
             )
 
         await self.collect_images()
+
+    async def diagnose(self) -> Sequence[Found]:
+        """Look at the engine and at what the pools want of it; changes nothing."""
+        return await diagnose(self.engine, self._options, self.firewall)
 
     async def collect_images(self, *, really: bool = True) -> Sequence[Removal]:
         """Remove images of ours that may go; return them. `really` false: only say which."""
