@@ -95,3 +95,15 @@ def test_waking_up_is_no_reason_to_be_stuck() -> None:
     world.planned(1)
     sleep(world)
     assert "stuck" not in assess(world.core.state, world.now).status
+
+
+def test_what_was_gone_before_the_machine_slept_stays_as_it_was() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    world.exited(name)
+    world.destroyed(world.last(cm.Destroy))
+    before = world.runner(name)
+    world.feed(ev.MachineSlept(5 * MINUTE))
+    assert world.runner(name) == before
+    assert before.state is RunnerState.GONE
