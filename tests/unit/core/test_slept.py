@@ -103,6 +103,7 @@ def test_what_was_gone_before_the_machine_slept_stays_as_it_was() -> None:
     world.in_progress(1, name)
     world.exited(name)
     world.destroyed(world.last(cm.Destroy))
+    world.registrations.clear()
     before = world.runner(name)
     world.feed(ev.MachineSlept(5 * MINUTE))
     assert world.runner(name) == before
