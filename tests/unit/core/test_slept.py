@@ -44,7 +44,8 @@ def test_an_idle_runner_is_not_ended_for_the_time_it_slept_before_it_was_looked_
     (idle,) = world.listening(2)
     field = Field(world)
     sent = sleep(world)
-    assert of(sent, cm.Deregister) == of(sent, cm.Destroy) == []
+    assert of(sent, cm.Deregister) == []
+    assert of(sent, cm.Destroy) == []
     field.probes[idle] = None
     field.run(9 * MINUTE)
     assert field.at(cm.Destroy) == []
