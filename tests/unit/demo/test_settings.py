@@ -6,6 +6,8 @@ import dataclasses
 import os
 import stat
 import tomllib
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,17 +25,22 @@ from ephemerd.testing.demo.settings import (
 from ephemerd.testing.weather import load
 
 
-@pytest.fixture
-def written(tmp_path) -> Settings:
+def settings(folder: Path, **chosen: Any) -> Settings:
     text = config_text(
-        Places(tmp_path),
+        Places(folder),
         load("bursty"),
         forge_url="http://127.0.0.1:1",
         repository="acme/app",
         webhook_port=2,
         factor=20,
+        **chosen,
     )
     return Settings.model_validate(tomllib.loads(text))
+
+
+@pytest.fixture
+def written(tmp_path) -> Settings:
+    return settings(tmp_path)
 
 
 def test_the_written_file_is_valid_and_scaled(written):
@@ -52,6 +59,12 @@ def test_the_acts_pool_does_not_follow_and_the_other_does(written):
     assert written.pools["burst"].max_concurrent == load("bursty").slots
     assert written.hosts["local"].slots == sum(pool.max_concurrent for pool in written.pools.values())
     assert written.runner.allow_root == (os.geteuid() == 0)
+
+
+def test_a_job_timeout_is_scaled_and_only_the_bursts(written, tmp_path):
+    assert written.pools["burst"].job_timeout is None
+    pools = settings(tmp_path, job_timeout_s=3600.0).pools
+    assert (pools["burst"].job_timeout, pools["act"].job_timeout) == (180_000, None)
 
 
 def test_every_number_of_the_policy_is_scaled_or_named_as_an_exception():

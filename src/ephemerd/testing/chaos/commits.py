@@ -29,7 +29,8 @@ from ephemerd.testing.demo.stage import free_port
 SENDERS = 24
 """Deliveries under way at once: what one commit takes together."""
 JOBS = 40
-READY_WITHIN_S = 60.0
+READY_WITHIN_S = 120.0
+ANSWER_S = 10.0
 ACKNOWLEDGED_FIRST = (1, 80)
 """A life acknowledges so many before its end is near; the end itself comes within the next few commits."""
 THEN_S = 0.006
@@ -83,7 +84,7 @@ class Sender:
         """Send until cancelled; the first of all are those without an answer."""
         limits = httpx2.Limits(max_connections=SENDERS)
         async with (
-            httpx2.AsyncClient(base_url=self.url, limits=limits, timeout=10) as http,
+            httpx2.AsyncClient(base_url=self.url, limits=limits, timeout=ANSWER_S) as http,
             asyncio.TaskGroup() as group,
         ):
             for _ in range(SENDERS):
@@ -146,7 +147,9 @@ async def _one_life(lives: Lives, sender: Sender, rng: random.Random, folder: Pa
         sending = asyncio.create_task(sender.send())
         while len(sender.acknowledged) < enough and not sending.done():
             sender.progress.clear()
-            await asyncio.wait({sending, _started(sender.progress.wait())}, return_when="FIRST_COMPLETED")
+            progress = asyncio.create_task(sender.progress.wait())
+            await asyncio.wait({sending, progress}, timeout=ANSWER_S, return_when=asyncio.FIRST_COMPLETED)
+            progress.cancel()
         await asyncio.sleep(
             rng.random() * THEN_S
         )  # no waiting for anything: where in the next commits it dies
@@ -173,7 +176,7 @@ async def _last_life(lives: Lives, sender: Sender) -> None:
     daemon = lives.begin()
     try:
         await sender.until_ready()
-        async with httpx2.AsyncClient(base_url=sender.url, timeout=10) as http:
+        async with httpx2.AsyncClient(base_url=sender.url, timeout=ANSWER_S) as http:
             for guid, body in sender.unanswered.items():
                 answer = await http.post("/webhooks/github", content=body, headers=_headers(guid, body))
                 if answer.status_code == judge.STORED:
@@ -183,10 +186,6 @@ async def _last_life(lives: Lives, sender: Sender) -> None:
     finally:
         daemon.kill()
         await asyncio.to_thread(daemon.join)
-
-
-def _started(waiting: Any) -> asyncio.Task[Any]:
-    return asyncio.ensure_future(waiting)
 
 
 def _write(folder: Path, port: int) -> None:
