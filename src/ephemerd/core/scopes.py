@@ -17,6 +17,10 @@ from ephemerd.domain.ids import Scope
 ANSWER_KEPT_FOR = 10_000
 """An answer is written down at most once in so many ms; "within a minute" needs no more."""
 
+LATELY = 60_000
+"""So young (ms) an answer vouches for a "not found" (DOMAIN.md, section 6, step 5). Never less, however short a
+policy's pauses are: an answer is written down only now and then."""
+
 LIMIT_WITHOUT_WORD = 60_000
 """GitHub: a limit without a `retry-after` wants at least a minute (github.md 7.2)."""
 
@@ -54,7 +58,7 @@ def is_open(t: Turn, scope: Scope) -> bool:
 def answered_lately(t: Turn, scope: Scope) -> bool:
     """Say whether some call on the scope was answered normally within a minute."""
     answered = t.state.scope(scope).answered
-    return answered is not None and t.now - answered <= t.policy.look_again
+    return answered is not None and t.now - answered <= max(t.policy.look_again, LATELY)
 
 
 def note_answer(t: Turn, scope: Scope, fault: Fault | None) -> None:
