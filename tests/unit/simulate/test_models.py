@@ -186,7 +186,7 @@ def test_taken_away_between_assignment_and_acquisition_a_job_goes_to_another():
     bench = Bench(refuses_from="acquisition")
     env = bench.runner()
     job = bench.job()
-    bench.until(lambda: job.held_by is not None)
+    bench.until(lambda: env.offered is not None)
     assert bench.forge.deregister(env.registration.id) == "accepted"
     bench.runner("r2")
     bench.run(10_000)
@@ -194,6 +194,27 @@ def test_taken_away_between_assignment_and_acquisition_a_job_goes_to_another():
     assert bench.outcome.disturbed == 1
     assert env.alive, "deregistering does not stop the process"
     assert bench.outcome.again[0] < 10_000
+
+
+def test_taken_away_while_its_assignment_travels_a_runner_never_hears_of_the_job():
+    bench = Bench(refuses_from="acquisition", assign=just(5))
+    env = bench.runner()
+    job = bench.job()
+    bench.until(lambda: job.held_by is not None)
+    assert env.offered is None, "nothing on the machine shows it yet"
+    assert bench.forge.deregister(env.registration.id) == "accepted"
+    bench.runner("r2")
+    bench.run(20_000)
+    assert (env.offered, job.held_by, bench.outcome.disturbed) == (None, "r2", 1)
+
+
+def test_where_it_refuses_from_the_assignment_the_forge_knows_before_the_machine_does():
+    bench = Bench(refuses_from="assignment", assign=just(5))
+    env = bench.runner()
+    job = bench.job()
+    bench.until(lambda: job.held_by is not None)
+    assert env.offered is None
+    assert bench.forge.deregister(env.registration.id) == "refused"
 
 
 def test_the_busy_flag_lags_and_is_wrong_at_times():
@@ -244,7 +265,9 @@ def test_an_approval_lets_a_job_into_the_queue():
 def test_started_and_cancelled_in_one_batch_the_runner_takes_another_job():
     bench = Bench()
     env = bench.runner()
-    trick, job = bench.job(1, trick=True), bench.job(2)
+    trick = bench.job(1, trick=True)
+    bench.until(lambda: trick.fate == "cancelled")
+    job = bench.job(2)
     bench.run(20_000)
     named = [(r.key.id, r.status, r.runner_name) for r in bench.told if r.key.id == 1 and r.runner_name]
     assert named == [(1, ForgeStatus.IN_PROGRESS, "r1"), (1, ForgeStatus.COMPLETED, "r1")]
