@@ -47,6 +47,13 @@ def named(runner: str, comm: str) -> list[int]:
     return [pid for pid, process in found if process is not None and process.comm == comm]
 
 
+def groups_of(runners: set[str]) -> list[Path]:
+    """The control groups of runners, wherever they are; other groups may come and go meanwhile."""
+    wanted = {f"ephemerd-{runner}" for runner in runners}
+    tree = os.walk("/sys/fs/cgroup")
+    return [Path(folder) / name for folder, below, _ in tree for name in sorted(wanted.intersection(below))]
+
+
 @dataclass
 class Lab:
     """A machine to test on. Everything below one folder that any user may pass through."""
@@ -131,7 +138,7 @@ class Lab:
 
     def remains(self, runner: RunnerId) -> list[str]:
         folders = self.options.work_dir.glob(f"*{runner}*") if self.options.work_dir.exists() else ()
-        groups = Path("/sys/fs/cgroup").glob(f"**/ephemerd-{runner}")
+        groups = groups_of({runner})
         return [*(str(path) for path in (*folders, *groups)), *(f"pid {pid}" for pid in running(runner))]
 
     async def close(self) -> None:
@@ -146,8 +153,7 @@ class Lab:
                 found = machine.find(pid)
                 if found is not None:
                     machine.signal(found.id, signal.SIGKILL)
-        groups = (group for name in names for group in Path("/sys/fs/cgroup").glob(f"**/ephemerd-{name}"))
-        for group in groups:
+        for group in groups_of(set(names)):
             for _ in range(500):
                 try:
                     group.rmdir()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from ephemerd.adapters.runtimes.process import cgroup
 from ephemerd.adapters.runtimes.process.identity import ProcessId, parse_reference
 from ephemerd.adapters.runtimes.process.linux import Linux
 from ephemerd.domain.ids import RunnerId
@@ -412,6 +413,19 @@ async def test_a_removal_that_was_cut_off_is_finished_by_the_next_listing(lab: L
     assert await again.list(STORE) == []
     await asyncio.to_thread(until, lambda: not any(folder.exists() for folder in cut_off))
     assert (work / ".removing-foreign-0").exists()
+
+
+async def test_the_group_of_a_runner_that_is_no_more_goes_with_the_next_listing(lab: Lab, monkeypatch):
+    """A daemon died between making it and starting anything in it."""
+    runtime, _, _, _ = await begun(lab)
+    groups = lab.folder / "groups"
+    monkeypatch.setattr(cgroup, "_places", lambda: [groups])
+    mine, forgotten = groups / f"ephemerd-{FIRST}", groups / f"ephemerd-eph-{STORE}-gone-1"
+    foreign = groups / "ephemerd-eph-foreign-gone-1"
+    for folder in (mine, forgotten, foreign):
+        folder.mkdir(parents=True)
+    await runtime.list(STORE)
+    assert (mine.exists(), forgotten.exists(), foreign.exists()) == (True, False, True)
 
 
 # Signs and files

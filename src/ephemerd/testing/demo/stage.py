@@ -179,9 +179,13 @@ class Stage:
         """Stop both programs, end what is left of the runners, close the clients. Safe to call twice."""
         await self._clients.aclose()
         await _stop(self._daemon_process)
-        for process in self.runner_processes():
+        left = self.runner_processes()
+        for process in left:
             with contextlib.suppress(psutil.Error):
                 process.kill()
+        if left:
+            await asyncio.to_thread(psutil.wait_procs, left, timeout=STOP_WITHIN_S)
+            await asyncio.to_thread(self._remove_groups)
         await _stop(self._forge_process)
         if self.containers is not None:
             await asyncio.to_thread(self.containers.close, self._names())
@@ -190,6 +194,14 @@ class Stage:
         """The names of all runners that the daemon was seen to have."""
         daemon: Daemon | None = getattr(self, "daemon", None)
         return list(daemon.runners) if daemon is not None else []
+
+    def _remove_groups(self) -> None:
+        """Remove the control groups of runners that no daemon will tidy up after."""
+        names = {f"ephemerd-{item.name}" for item in self.places.runners.glob("*")}
+        for folder, below, _ in os.walk("/sys/fs/cgroup"):
+            for name in names.intersection(below):
+                with contextlib.suppress(OSError):
+                    (Path(folder) / name).rmdir()
 
     def remove_folder(self) -> None:
         """Remove everything."""

@@ -12,6 +12,8 @@ import re
 import sys
 from pathlib import Path
 
+from ephemerd.domain.ids import is_ours
+
 PREFIX = "ephemerd-"
 FIRST_CHOICE = ("pids", "name=systemd", "freezer")
 DEEPEST = 8
@@ -123,3 +125,15 @@ def existing(runner: str) -> Path | None:
         if path.is_dir():
             return path
     return None
+
+
+def left(store: str) -> list[tuple[str, Path]]:
+    """Return the runners of a store that have a group here, with it, whether or not anything is left of them."""
+    found: list[tuple[str, Path]] = []
+    for place in _places():
+        with contextlib.suppress(OSError), os.scandir(place) as entries:
+            for entry in entries:
+                runner = entry.name.removeprefix(PREFIX)
+                if entry.name != runner and is_ours(runner, store):
+                    found.append((runner, Path(entry.path)))
+    return found

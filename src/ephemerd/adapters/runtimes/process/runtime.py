@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -140,6 +140,7 @@ class ProcessRuntime:
         for runner, path in await self._in(self._slow, lambda: self._registry.trash(store)):
             if runner not in self._starting:
                 _ = self._remove(path)
+        await self._sweep_groups(store, {entry.runner for _, entry in found})
         return [entry for _, entry in found if entry.runner not in self._starting]
 
     async def tidy(self) -> None:
@@ -266,6 +267,18 @@ class ProcessRuntime:
 
         future.add_done_callback(answered)
         return asyncio.shield(future)
+
+    async def _sweep_groups(self, store: str, present: Collection[str]) -> None:
+        """Remove the empty groups of runners that are no more: a daemon died before it could, or something was
+        still leaving."""
+        groups = await self._in(self._slow, lambda: cgroup.left(store))
+        gone = [path for runner, path in groups if runner not in present and runner not in self._starting]
+
+        def remove() -> None:
+            for path in gone:
+                cgroup.remove(path)
+
+        await self._in(self._slow, remove)
 
     async def _exit_told(self, environment: Environment) -> None:
         follower = self._followers.get(environment.reference.runner)

@@ -122,3 +122,10 @@ def test_one_that_is_there_already_is_used(tmp_path, group, monkeypatch):
 def test_elsewhere_there_are_no_groups(monkeypatch):
     monkeypatch.setattr("sys.platform", "darwin")
     assert cgroup.make("eph-1") is None
+
+
+def test_the_groups_of_a_stores_runners_are_found_by_their_names(tmp_path, monkeypatch):
+    for name in ("ephemerd-eph-s-b-1", "ephemerd-eph-s2-b-1", "eph-s-b-2", "ephemerd-else", "system.slice"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(cgroup, "_places", lambda: [tmp_path / "away", tmp_path])
+    assert cgroup.left("s") == [("eph-s-b-1", tmp_path / "ephemerd-eph-s-b-1")]
