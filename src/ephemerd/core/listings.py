@@ -56,8 +56,8 @@ def on_environments(t: Turn, event: EnvironmentsListed) -> None:
         again = _absent(t, event.host, present) or again
         host = replace(host, listed=t.now)
     due = min(host.due, t.now + t.policy.look_again) if again else host.due
-    row = t.put_host(replace(host, asked=None, due=due))
-    schedule(t, row)
+    # A listing that took longer than the time between two is due again at once, else nobody would ask any more.
+    ask_environments(t, t.put_host(replace(host, asked=None, due=due)))
 
 
 def _found(t: Turn, found: FoundEnvironment, host: str) -> bool:

@@ -13,9 +13,10 @@ from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus, JobStatus
 from ephemerd.domain.permit import Warrant
-from ephemerd.domain.pool import Host, Setup
+from ephemerd.domain.pool import Host, Policy, Setup
 from ephemerd.domain.runner import FenceAnswer, Rule, RunnerState
 from ephemerd.domain.verdict import Sign
+from tests.unit.core import build
 from tests.unit.core.world import APP, HOUR, LIB, MINUTE, NO_ANSWER, SECOND, World, of, pool, report, seen
 
 S = RunnerState
@@ -169,6 +170,15 @@ def test_a_runner_that_still_registers_or_starts_is_not_missed() -> None:
         world.now += 61 * SECOND
         listed(world)
     assert world.runner(name).state is S.STARTING
+
+
+def test_a_host_whose_listing_takes_longer_than_the_time_between_two_is_asked_again() -> None:
+    world = build.World(policy=Policy(reconcile_every=10 * SECOND), answers=False)
+    world.wait(15 * SECOND)
+    asked = world.environments().commands
+    assert of(asked, cm.ListEnvironments) == [cm.ListEnvironments("local")]
+    assert of(world.environments().commands, cm.ListEnvironments) == [], "that one came in time"
+    assert of(world.wait(10 * SECOND), cm.ListEnvironments) == [cm.ListEnvironments("local")]
 
 
 def test_after_a_miss_the_host_is_listed_again_within_a_minute() -> None:

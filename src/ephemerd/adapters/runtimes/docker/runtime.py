@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import structlog
 
@@ -145,22 +146,30 @@ class DockerRuntime:
 
     async def list(self, store: str) -> list[FoundEnvironment]:
         about = await self.engine.about()
-        found, named = [], set(self._starting)
+        named, ours = set(self._starting), []
         for entry in await self.engine.containers(store):
             marks = entry.get("Labels") or {}
             runner, pool = marks.get(specification.RUNNER), marks.get(specification.POOL)
-            if marks.get(specification.STORE) != store or not runner or not pool:
-                continue
-            named.add(runner)
-            if runner in self._starting:
-                continue
-            reference = Reference(runner, pool, store, about.id, str(entry["Id"]))
-            with contextlib.suppress(Gone):
-                state = await self.engine.state(reference.container)
-                ended = not state.running
-                found.append(FoundEnvironment(RunnerId(runner), str(reference), pool, ended, state.code))
+            if marks.get(specification.STORE) == store and runner and pool:
+                named.add(runner)
+                if runner not in self._starting:
+                    ours.append(
+                        self._found(Reference(runner, pool, store, about.id, str(entry["Id"])), entry)
+                    )
+        found = [one for one in await asyncio.gather(*ours) if one is not None]
         await self._clear_networks(store, named)
         return found
+
+    async def _found(self, reference: Reference, entry: Mapping[str, Any]) -> FoundEnvironment | None:
+        """Return a listed container as the port has it; of one that has ended the code is asked for."""
+        runner, pool = RunnerId(reference.runner), reference.pool
+        if entry.get("State") == "running":
+            return FoundEnvironment(runner, str(reference), pool, ended=False)
+        try:
+            state = await self.engine.state(reference.container)
+        except Gone:
+            return None
+        return FoundEnvironment(runner, str(reference), pool, not state.running, state.code)
 
     async def tidy(self) -> None:
         living = {environment.reference.runner for environment in self._known.values()} | self._starting
