@@ -48,6 +48,7 @@ def demo(
 ) -> int:
     """Watch the main job: a look-alike forge, the daemon, real processes, and nobody killed at work."""
     from ephemerd.testing.demo import DemoOptions, main
+    from ephemerd.testing.demo.options import CONTAINER_TIME_SCALE, TIME_SCALE
 
     if runtime not in ("process", "docker"):
         raise Failure(Exit.USAGE, f"there is no runtime {runtime!r}", "use --runtime process or docker")
@@ -64,6 +65,7 @@ def demo(
             folder=folder,
             runtime=runtime,
             engine=engine,
+            time_scale=TIME_SCALE if runtime == "process" else CONTAINER_TIME_SCALE,
         )
     )
 

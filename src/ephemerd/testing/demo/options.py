@@ -9,6 +9,8 @@ from typing import Any
 
 TIME_SCALE = 25.0
 """Durations above 10 s, of the weather and of the daemon's policy alike, are divided by this."""
+CONTAINER_TIME_SCALE = 12.5
+"""The same with containers, which take longer to make: by 25 the time that a start may take would be 12 s."""
 PROMISED_WEATHERS = frozenset({"calm", "bursty"})
 """In these nothing is lost on the way, so no runner may be made in vain and no job be disturbed."""
 
