@@ -126,6 +126,15 @@ async def test_what_is_allowed_by_name_is_reached_and_no_more(lab: Lab):
         assert not await reaches(lab, FIRST, "192.168.77.7", port)
 
 
+async def test_a_changed_configuration_changes_the_exceptions_for_the_next_runner(lab: Lab):
+    runtime = await begun(lab, FIRST)
+    runtime.reconfigure({POOL: replace(lab.options, network="isolated", allow=("10.9.8.7",))})
+    await runtime.start(StartOrder(SECOND, POOL, STORE, SECRET))
+    with listening(lab.engine.beyond) as port:
+        assert await reaches(lab, SECOND, "10.9.8.7", port)
+        assert not await reaches(lab, SECOND, "192.168.77.7", port)
+
+
 async def test_rules_that_somebody_removed_are_put_back(lab: Lab):
     runtime = await begun(lab)
     for change in (("delete", "table", *TABLE), ("flush", "chain", *TABLE, "passing")):

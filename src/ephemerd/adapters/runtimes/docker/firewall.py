@@ -33,13 +33,19 @@ class Firewall:
         self._known: dict[str, str] = {}
         self._lock = asyncio.Lock()
 
+    def allow(self, exceptions: Exceptions) -> None:
+        """Render the rules with these exceptions from now on; they are put in place before the next start."""
+        if exceptions != self._exceptions:
+            self._exceptions = exceptions
+            self._known = dict.fromkeys(self._known, "")
+
     async def ready(self, store: str) -> None:
         """Return once the rules are in place as they should be; raise `Broken` with what to do otherwise."""
         async with self._lock:
             listing = await self._listing(store) if store in self._known else None
             if listing is not None and listing == self._known[store]:
                 return
-            if store in self._known:
+            if self._known.get(store):
                 log.warning("the packet filter of the runners was changed; putting it back", store=store)
             code, _, errors = await self._nft("-f", "-", text=render(store, self._exceptions))
             if code:

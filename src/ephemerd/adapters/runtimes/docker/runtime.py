@@ -71,10 +71,7 @@ class DockerRuntime:
         self._starting: set[str] = set()
         self._preparing: set[asyncio.Task[None]] = set()
         self._guard: asyncio.Task[None] | None = None
-        isolated = [each for each in options.values() if each.network == "isolated"]
-        allow = tuple(address for each in isolated for address in each.allow)
-        servers = tuple(address for each in isolated for address in each.dns) or resolvers()
-        self.firewall = Firewall(engine.nft, Exceptions(allow, servers))
+        self.firewall = Firewall(engine.nft, exceptions_of(self._options))
 
     def attach(self, sink: RuntimeSink) -> None:
         """Also begins to fetch images that are missing, so that the first job need not wait for them."""
@@ -86,9 +83,9 @@ class DockerRuntime:
                 task.add_done_callback(self._preparing.discard)
 
     def reconfigure(self, options: Mapping[str, DockerOptions]) -> None:
-        """Start runners by these settings from now on; folders have to be as before, and the exceptions of the
-        packet filter stay what they were at the start."""
+        """Start runners by these settings from now on; folders have to be as before."""
         self._options.update(options)
+        self.firewall.allow(exceptions_of(self._options))
 
     async def start(self, order: StartOrder) -> str:
         options = self._configured(order.pool)
@@ -369,3 +366,10 @@ class DockerRuntime:
             self._locks[runner] = (lock, wanted - 1)
             if wanted == 1:
                 del self._locks[runner]
+
+
+def exceptions_of(options: Mapping[str, DockerOptions]) -> Exceptions:
+    """Return what isolated runners of any of the pools may reach although it is private."""
+    isolated = [each for each in options.values() if each.network == "isolated"]
+    allow = tuple(address for each in isolated for address in each.allow)
+    return Exceptions(allow, tuple(address for each in isolated for address in each.dns) or resolvers())
