@@ -113,9 +113,11 @@ async def test_a_forge_without_a_usable_word(
         await end(forge)
         requests = len(forge.server.requests)
         await forge.pass_time(12 * MINUTE)
-        assert forge.row(idle).state is S.GONE
-        assert set(forge.truth.names.values()) == {works, forge.runtime.orders[-1].runner}
-        assert forge.row(forge.runtime.orders[-1].runner).intent == forge.job(4).key
+        # The idle one may serve the job that came meanwhile; once its fence was sent another one does.
+        serves = idle if forge.row(idle).state is S.LISTENING else forge.runtime.orders[-1].runner
+        assert set(forge.truth.names.values()) == {works, serves}
+        assert forge.row(serves).surplus_since is None
+        assert serves == idle or forge.row(serves).intent == forge.job(4).key
         assert len(forge.server.requests) - requests <= 40  # no stampede
         assert not any("github/repo:acme/app" in reason for reason in forge.health().reasons)
         assert forge.row(works).state is S.RUNNING
