@@ -15,6 +15,9 @@ podman:podman
 nftables:nft
 iproute2:ip
 util-linux:nsenter
+openssh-server:sshd
+openssh-client:ssh
+openssl:openssl
 busybox-static:busybox
 systemd:systemd-analyze
 LIST
@@ -56,3 +59,20 @@ export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 # shellcheck disable=SC2086  # several packages on purpose
 apt-get install -y -qq --no-install-recommends $missing >&2
+
+# Nor shall they start with the next boot: what was installed for tests alone is nobody's service.
+if command -v systemctl >/dev/null 2>&1; then
+    for package in $missing; do
+        case $package in
+        docker.io) units="docker.service docker.socket" ;;
+        containerd) units=containerd.service ;;
+        podman) units="podman.service podman.socket podman-restart.service podman-auto-update.timer" ;;
+        openssh-server) units="ssh.service ssh.socket" ;;
+        nftables) units=nftables.service ;;
+        *) units= ;;
+        esac
+        for unit in $units; do
+            systemctl disable --quiet "$unit" >/dev/null 2>&1 || true
+        done
+    done
+fi

@@ -63,6 +63,11 @@ class OwnEngine:
         self._programs: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
+    def socket(self) -> Path:
+        """Its socket."""
+        return self.folder / "docker.sock"
+
+    @property
     def url(self) -> str:
         """Where it is reached."""
         return self.api.url

@@ -76,7 +76,7 @@ class Engine:
     def __init__(self, options: EngineOptions) -> None:
         self.options = options
         self._client: aiodocker.Docker | None = None
-        self._tunnel = Tunnel(options.url) if options.url.startswith("ssh://") else None
+        self.tunnel = Tunnel(options.url, options.ssh) if options.url.startswith("ssh://") else None
         self._about: About | None = None
         self.owners: dict[tuple[str, str], tuple[int, int]] = {}
         self._closed = False
@@ -236,8 +236,8 @@ class Engine:
                 await self._client.close()
             await self._client.session.close()
             self._client = None
-        if self._tunnel is not None:
-            await self._tunnel.close()
+        if self.tunnel is not None:
+            await self.tunnel.close()
 
     # Below: how.
 
@@ -245,8 +245,8 @@ class Engine:
         if self._closed:
             raise RetryLater("the runtime is closed")
         path = None
-        if self._tunnel is not None:
-            path = str(await self._tunnel.ready())
+        if self.tunnel is not None:
+            path = str(await self.tunnel.ready())
         if self._client is None:
             self._client = _client(self.options, path)
         return self._client

@@ -21,6 +21,7 @@ class EngineOptions:
     url          unix://PATH, tcp://HOST:PORT or ssh://USER@HOST
     tls_dir      folder with ca.pem, cert.pem and key.pem for tcp; None: no encryption
     call_limit   seconds for an ordinary call
+    ssh          the ssh client, with arguments
     nft          the program, with arguments, that changes the packet filter of the engine's machine
     reserve      bytes that have to be free on the engine's disk for a runner to be started
     unused       seconds after which an image that our runners used, and now do not, goes
@@ -30,6 +31,7 @@ class EngineOptions:
     url: str = "unix:///var/run/docker.sock"
     tls_dir: Path | None = None
     call_limit: float = 30.0
+    ssh: tuple[str, ...] = ("ssh",)
     nft: tuple[str, ...] = ("nft",)
     reserve: int = 2 * 1024**3
     unused: float = 14 * 86_400.0

@@ -33,29 +33,29 @@ class Tunnel:
         self._url = url
         self._program = tuple(program)
         self._folder: Path | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self.process: asyncio.subprocess.Process | None = None
         self._lock = asyncio.Lock()
 
     async def ready(self) -> Path:
         """Return the local socket once the other side can be reached through it."""
         async with self._lock:
-            if self._process is None or self._process.returncode is not None:
+            if self.process is None or self.process.returncode is not None:
                 await self._open()
             assert self._folder is not None
             return self._folder / "engine.sock"
 
     async def close(self) -> None:
         """End the tunnel."""
-        if self._process is not None and self._process.returncode is None:
+        if self.process is not None and self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
-                self._process.terminate()
+                self.process.terminate()
             try:
                 async with asyncio.timeout(STOP_LIMIT):
-                    await self._process.wait()
+                    await self.process.wait()
             except TimeoutError:
-                self._process.kill()
-                await self._process.wait()
-        self._process = None
+                self.process.kill()
+                await self.process.wait()
+        self.process = None
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
@@ -69,7 +69,7 @@ class Tunnel:
         errors = self._folder / "errors"
         try:
             with errors.open("wb") as file:
-                self._process = await asyncio.create_subprocess_exec(
+                self.process = await asyncio.create_subprocess_exec(
                     *command,
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.DEVNULL,
@@ -81,7 +81,7 @@ class Tunnel:
         try:
             async with asyncio.timeout(READY_LIMIT):
                 while not local.is_socket():
-                    if self._process.returncode is not None:
+                    if self.process.returncode is not None:
                         raise RetryLater(f"no way to {self._url}: {_last_words(errors)}")
                     await asyncio.sleep(0.05)
         except TimeoutError:
