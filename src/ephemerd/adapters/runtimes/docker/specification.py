@@ -80,6 +80,9 @@ def container(
         "Hostname": order.runner[:63],
         "Tty": False,
         "OpenStdin": False,
+        "Healthcheck": {
+            "Test": ["NONE"]
+        },  # what a check starts beside the listener is no worker in the making
         "NetworkDisabled": options.network == "none",
         "HostConfig": _host(options, network),
     }
@@ -92,6 +95,7 @@ def _host(options: DockerOptions, network: str | None) -> dict[str, Any]:
     host: dict[str, Any] = {
         "RestartPolicy": {"Name": "no"},
         "AutoRemove": False,
+        "Init": False,
         "Privileged": False,
         "CapDrop": ["ALL"],
         "CapAdd": list(options.capabilities),

@@ -15,6 +15,7 @@ from ephemerd.adapters.runtimes.docker import output as output_module
 from ephemerd.adapters.runtimes.docker.mirror import Copy, Mirror, only_file
 from ephemerd.adapters.runtimes.docker.output import Output
 from ephemerd.adapters.runtimes.docker.reference import Place
+from ephemerd.domain.verdict import Listing
 
 
 def take(copy: Copy, path: Path) -> None:
@@ -137,6 +138,51 @@ def test_a_pid_of_no_container_is_none():
     assert local.look(os.getpid(), "0" * 64) is None
     assert local.open_root(os.getpid(), "0" * 64) is None
     assert not local.interrupt(os.getpid(), "0" * 64)
+
+
+ID = "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("lines", "folder"),
+    [
+        (f"0::/system.slice/docker-{ID}.scope", f"system.slice/docker-{ID}.scope"),
+        (f"0::/machine.slice/libpod-{ID}.scope/container", f"machine.slice/libpod-{ID}.scope"),
+        (f"5:pids:/docker/{ID}\n4:cpu,cpuacct:/docker/{ID}\n0::/docker/{ID}", f"pids/docker/{ID}"),
+        (f"5:name=systemd:/docker/{ID}\n0::/docker/{ID}/init.scope", f"unified/docker/{ID}"),
+    ],
+)
+def test_each_layout_of_control_groups_is_read(tmp_path, monkeypatch, lines, folder):
+    """Version 2 by systemd, Podman's, version 1, and both at once."""
+    groups = tmp_path / "cgroup"
+    for path in (f"{folder}/init.scope", ".", "unified"):
+        (groups / path).mkdir(parents=True, exist_ok=True)
+    if not folder.startswith(("pids", "unified")):
+        (groups / "cgroup.procs").write_text("")
+    (groups / "unified" / "cgroup.procs").write_text("")
+    (groups / folder / "cgroup.procs").write_text("7\n")
+    (groups / folder / "init.scope" / "cgroup.procs").write_text("8\n9\n")
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "cgroup").write_text(lines + "\n")
+    monkeypatch.setattr(local, "PROC", tmp_path)
+    monkeypatch.setattr(local, "GROUPS", groups)
+    found = local.group_of(7, ID)
+    assert found is not None
+    assert found == groups / folder
+    assert local.pids_in(found) == [7, 8, 9]
+
+
+def test_a_group_that_cannot_be_read_is_a_failed_listing(tmp_path, monkeypatch):
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "cgroup").write_text(f"0::/docker-{ID}\n")
+    group = tmp_path / "cgroup" / f"docker-{ID}"
+    (group / "cgroup.procs").mkdir(parents=True)
+    (tmp_path / "cgroup" / "cgroup.procs").write_text("")
+    monkeypatch.setattr(local, "PROC", tmp_path)
+    monkeypatch.setattr(local, "GROUPS", tmp_path / "cgroup")
+    seen = local.look(7, ID)
+    assert seen is not None
+    assert seen.listing is Listing.FAILED
 
 
 # The output
