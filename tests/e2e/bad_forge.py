@@ -144,6 +144,7 @@ class BadForge:
             ca_file=self._folder / "good.pem" if self._tls else None,
             timeout_s=TIMEOUT_S if self._tls is None else 20.0,
             now=lambda: self.clock.ms / 1000,
+            monotonic=lambda: self.clock.ms / 1000,
         )
         ports = Ports(self.store, {"github": self.forge}, {"linux": self.runtime}, self.clock, FakeMeter())
         # The budget of writes is refilled in real time: what it is in virtual time is the core's tests' matter.

@@ -216,6 +216,13 @@ async def test_an_outage_is_no_answer_to_a_fence(tmp_path, kind, expected):
             assert type(caught.value) is expected
             assert (caught.value.after_ms is not None) == (expected is Limited)
         await stage.admin("outage", {"kind": None})
+        if expected is Limited:  # whoever was told to wait waits; another process was not told
+            told = len(stage.sim.truth.records)
+            with pytest.raises(Limited, match="was not sent"):
+                await stage.forge.runners(stage.scope)
+            assert len(stage.sim.truth.records) == told
+            stage.forge = stage.kind("github", url=stage.base, tokens=FixedToken(stage.sim.token))
+            stage.cleanup.push_async_callback(stage.forge.close)
         assert [runner.id for runner in await stage.forge.runners(stage.scope)] == [given.id]
         assert await stage.forge.deregister(stage.scope, given.id, intent) is FenceAnswer.ACCEPTED
 

@@ -16,7 +16,7 @@ import pytest
 import ephemerd
 from ephemerd.adapters.forges.github import make_forge
 from ephemerd.adapters.forges.github.client import GitHubForge
-from ephemerd.adapters.forges.github.tokens import FixedToken
+from ephemerd.adapters.forges.github.tokens import FixedToken, OneToken
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
 from ephemerd.domain.job import ForgeStatus
 from ephemerd.domain.permit import FenceIntent, Warrant
@@ -109,14 +109,57 @@ async def test_an_enterprise_server_has_a_path_before_everything():
     assert running.lines == [f"GET /api/v3{RUNNERS}/7"]
 
 
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [("org:acme", "/orgs/acme"), ("enterprise:acme", "/enterprises/acme"), ("repo:a/b", "/repos/a/b")],
+GROUPS = Reply(
+    200, {"runner_groups": [{"id": 5, "name": "Other"}, {"id": 3, "name": "Alle", "default": True}]}
 )
-async def test_each_kind_of_scope_is_asked_at_its_place(path, expected):
-    async with github(in_turn(REGISTERED)) as (forge, running):
-        await forge.register(Scope("github", path), NAME, ("x",))
-    assert running.lines == [f"POST {expected}/actions/runners/generate-jitconfig"]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"), [("org:acme", "/orgs/acme"), ("enterprise:acme", "/enterprises/acme")]
+)
+async def test_an_organization_is_asked_at_its_place_and_for_its_default_group(path, expected):
+    async with github(in_turn(GROUPS, REGISTERED, REGISTERED)) as (forge, running):
+        for _ in range(2):
+            await forge.register(Scope("github", path), NAME, ("x",))
+    assert running.lines == [
+        f"GET {expected}/actions/runner-groups?per_page=100",
+        f"POST {expected}/actions/runners/generate-jitconfig",
+        f"POST {expected}/actions/runners/generate-jitconfig",
+    ]
+    assert running.requests[1].json["runner_group_id"] == 3
+
+
+async def test_a_repository_has_no_groups_to_ask_for():
+    async with github(in_turn(REGISTERED), runner_group="Fast") as (forge, running):
+        await register(forge)
+    assert running.requests[0].json["runner_group_id"] == 1
+
+
+async def test_a_group_is_found_by_its_name_and_asked_for_again_after_a_refusal():
+    answers = in_turn(GROUPS, Reply(404, {"message": "Not Found"}), GROUPS, REGISTERED)
+    scope = Scope("github", "org:acme")
+    async with github(answers, runner_group="other") as (forge, running):
+        with pytest.raises(Denied):
+            await forge.register(scope, NAME, ("x",))
+        await forge.register(scope, NAME, ("x",))
+    assert [request.method for request in running.requests] == ["GET", "POST", "GET", "POST"]
+    assert running.requests[3].json["runner_group_id"] == 5
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "words"),
+    [
+        (GROUPS, Refused, "no runner group 'Fast'.*Other, Alle"),
+        (Reply(200, {"runner_groups": []}), Refused, "one of: none"),
+        (Reply(404, {"message": "Not Found"}), Denied, "Self-hosted runners, read and write"),
+        (Reply(200, {"groups": 1}), RetryLater, "not understood"),
+    ],
+)
+async def test_without_its_group_no_runner_is_registered(answer, error, words):
+    async with github(in_turn(answer), runner_group="Fast") as (forge, running):
+        with pytest.raises(error, match=words):
+            await forge.register(Scope("github", "org:acme"), NAME, ("x",))
+    assert len(running.requests) == 1
 
 
 async def test_what_can_only_be_refused_is_not_sent():
@@ -617,7 +660,7 @@ async def test_a_write_is_not_repeated_with_a_new_token_but_the_next_call_has_it
         await forge.runner(SCOPE, 7)
         path.write_text("new", encoding="utf-8")
         running.answer = guarded("new")
-        with pytest.raises(Denied, match="401"):
+        with pytest.raises(RetryLater, match=r"401 .* another one is at hand"):
             await call(forge)
         assert len(running.requests) == 2
         assert (await register(forge)).id == 7
@@ -632,16 +675,16 @@ async def test_without_a_token_nothing_is_sent(tmp_path):
     assert running.requests == []
 
 
-class SlowTokens:
+class SlowTokens(OneToken):
     """A source that hangs, as a file on a lost network share does."""
 
     name = "token_file /lost"
 
-    async def token(self) -> str:
+    async def token(self, account: str) -> str:
         await asyncio.Event().wait()
         raise AssertionError
 
-    async def refused(self, token: str) -> bool:
+    async def refused(self, account: str, token: str) -> bool:
         raise AssertionError
 
 
@@ -726,8 +769,8 @@ async def test_budgets_are_kept_as_last_told():
         for _ in range(2):
             await forge.runner(SCOPE, 7)
         assert forge.budgets() == (
-            Budget("core", 5000, 9, 1700000000),
-            Budget("search", 5000, 5, 1700000000),
+            Budget("core", 5000, 9, 1700000000, reserve=500),
+            Budget("search", 5000, 5, 1700000000, reserve=500),
         )
 
 

@@ -14,10 +14,9 @@ from ephemerd.app.inbox import Inbox
 from ephemerd.app.scopes import ScopeBook
 from ephemerd.core import commands as c
 from ephemerd.core import events as e
-from ephemerd.domain.errors import Remedy
 from ephemerd.domain.ids import RunnerId, Scope, is_ours
 from ephemerd.domain.runner import FenceAnswer
-from ephemerd.ports.errors import Gone, Limited, NameTaken, PortError, Refused, RetryLater
+from ephemerd.ports.errors import Gone, Limited, NameTaken, NotSent, PortError, Refused, RetryLater
 from ephemerd.ports.forge import Forge, Registration
 from ephemerd.ports.system import Clock, Meter
 
@@ -189,7 +188,7 @@ class ForgeCalls:
         try:
             await self._bucket.take(BUDGET_WAIT)
         except OutOfBudget as error:
-            raise _NotSent(str(error), after_ms=round(error.after * 1000)) from None
+            raise NotSent(str(error), after_ms=round(error.after * 1000)) from None
         return await self._call(scope, call, CALL_LIMIT, good)
 
     async def _read(
@@ -254,7 +253,7 @@ class ForgeCalls:
         self._note_fault(scope, error)
 
     def _note_fault(self, scope: Scope, error: PortError) -> None:
-        if isinstance(error, _NotSent):
+        if isinstance(error, NotSent):
             return
         if isinstance(error, Limited):
             event = self._scopes.limited(scope, self._clock.now(), error.after_ms)
@@ -272,9 +271,3 @@ class ForgeCalls:
             self._meter.observe(
                 "forge_request_duration_seconds", call.seconds, forge=self.forge.name, endpoint=call.endpoint
             )
-
-
-class _NotSent(PortError):
-    """Our own budget is used up: nothing was sent, and the forge did not say anything."""
-
-    remedy = Remedy.LIMITED

@@ -316,7 +316,15 @@ class Queries:
 
     def _rates(self) -> tuple[RateView, ...]:
         return tuple(
-            RateView(name, told.resource, told.limit, told.remaining, told.reset * SECOND)
+            RateView(
+                name,
+                told.resource,
+                told.limit,
+                told.remaining,
+                told.reset * SECOND,
+                told.account,
+                told.reserve,
+            )
             for name, forge in self._daemon.ports.forges.items()
             for told in forge.budgets()
         )

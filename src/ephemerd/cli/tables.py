@@ -37,13 +37,16 @@ def status_page(status: Plain) -> Page:
     for scope, at in status["reconciled"].items():
         ago = span((status["now"] - at) / 1_000) + " ago" if at else "not yet"
         rows.append(("reconciled", f"{clean(scope)}: {ago}"))
-    for rate in status["rates"]:
-        text = (
-            f"{clean(rate['forge'])} {clean(rate['resource'])}: {rate['remaining']} of {rate['limit']} calls"
-        )
-        rows.append(("rate limit", f"{text} left, back at {clock(rate['reset'])}"))
+    rows.extend(("rate limit", _rate(rate)) for rate in status["rates"])
     lines += [f"{title + ':':<12}{text}" for title, text in rows]
     return Page(list(lines))
+
+
+def _rate(rate: Plain) -> str:
+    whose = " ".join(clean(rate[key]) for key in ("forge", "account", "resource") if rate[key])
+    text = f"{whose}: {rate['remaining']} of {rate['limit']} calls left, back at {clock(rate['reset'])}"
+    kept = rate["remaining"] <= rate["reserve"] and rate["reserve"]
+    return f"{text}; the last {rate['reserve']} are kept for registrations and fences" if kept else text
 
 
 def _difference(status: Plain) -> str:

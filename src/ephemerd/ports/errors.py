@@ -30,6 +30,12 @@ class Limited(RetryLater):
     remedy = Remedy.LIMITED
 
 
+class NotSent(PortError):
+    """Held back by ourselves to stay within a budget: nothing was sent, and the forge did not say anything."""
+
+    remedy = Remedy.LIMITED
+
+
 class Refused(PortError):
     """The request is wrong as it stands; repeating it does not help."""
 

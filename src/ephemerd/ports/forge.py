@@ -33,12 +33,18 @@ class ForgeRunner:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A rate limit as last told: `reset` in seconds since the epoch."""
+    """A rate limit as last told: `reset` in seconds since the epoch.
+
+    account   whose limit it is where a forge has several (an App's installations), else ""
+    reserve   at so many remaining, requests that only read wait for the reset
+    """
 
     resource: str
     limit: int
     remaining: int
     reset: int
+    account: str = ""
+    reserve: int = 0
 
 
 @dataclass(frozen=True, slots=True)

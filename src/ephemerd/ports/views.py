@@ -21,13 +21,19 @@ class HealthView:
 
 @dataclass(frozen=True, slots=True)
 class RateView:
-    """A forge's rate limit as last told; `reset` in ms since the epoch."""
+    """A forge's rate limit as last told; `reset` in ms since the epoch.
+
+    account   whose limit it is where the forge has several (installations of an App), else ""
+    reserve   at so many remaining, what only reads waits for the reset
+    """
 
     forge: str
     resource: str
     limit: int
     remaining: int
     reset: int
+    account: str = ""
+    reserve: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import pytest
 
 from ephemerd.cli import output
 from ephemerd.cli.output import Table, clock, plain, span
-from ephemerd.ports.views import HealthView
+from ephemerd.ports.views import HealthView, RateView
 from tests.unit.cli import views
 
 
@@ -26,6 +26,17 @@ def test_status(cli, daemon):
         "inbox:      0 waiting, 0.002 s behind",
         "reconciled: github/repo:acme/app: 1m 5s ago",
         f"rate limit: github core: 4900 of 5000 calls left, back at {clock(views.NOW + 60_000)}",
+    ]
+
+
+def test_status_says_whose_limit_it_is_and_when_the_reserve_is_reached(cli, daemon):
+    low = RateView("github", "core", 5000, 480, views.NOW + 60_000, "acme", 500)
+    ghes = RateView("ghes", "core", 15, 9, views.NOW)
+    daemon.on("GET", "status", (200, views.status(rates=(low, ghes))))
+    kept = "the last 500 are kept for registrations and fences"
+    assert cli("status").out.splitlines()[-2:] == [
+        f"rate limit: github acme core: 480 of 5000 calls left, back at {clock(views.NOW + 60_000)}; {kept}",
+        f"rate limit: ghes core: 9 of 15 calls left, back at {clock(views.NOW)}",
     ]
 
 

@@ -169,14 +169,15 @@ def _storage(snapshot: Snapshot) -> Iterator[Metric]:
 
 
 def _rates(snapshot: Snapshot) -> Iterator[Metric]:
-    labels = ("forge", "resource")
+    labels = ("forge", "account", "resource")
     limit = _gauge("forge_rate_limit", "A forge's rate limit.", labels)
     remaining = _gauge("forge_rate_limit_remaining", "What is left of it.", labels)
     reset = _gauge("forge_rate_limit_reset_timestamp_seconds", "When it is full again.", labels)
     for rate in snapshot.status.rates:
-        limit.add_metric((rate.forge, rate.resource), rate.limit)
-        remaining.add_metric((rate.forge, rate.resource), rate.remaining)
-        reset.add_metric((rate.forge, rate.resource), rate.reset / 1000)
+        names = (rate.forge, rate.account, rate.resource)
+        limit.add_metric(names, rate.limit)
+        remaining.add_metric(names, rate.remaining)
+        reset.add_metric(names, rate.reset / 1000)
     yield from (limit, remaining, reset)
 
 

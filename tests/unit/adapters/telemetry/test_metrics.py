@@ -184,7 +184,12 @@ def test_things_and_the_daemon_itself(metrics):
     assert value(metrics, "health", status="ok") == 0
     assert value(metrics, "loop_heartbeat_timestamp_seconds", loop="main") == 1.75
     assert value(metrics, "reconcile_last_success_timestamp_seconds", scope="github/repo:acme/app") == 1.5
-    assert value(metrics, "forge_rate_limit_reset_timestamp_seconds", forge="github", resource="core") == 60
+    assert (
+        value(
+            metrics, "forge_rate_limit_reset_timestamp_seconds", forge="github", account="", resource="core"
+        )
+        == 60
+    )
     assert value(metrics, "build_info", version="1.2.3", store="s1") == 1
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ephemerd.adapters.forges.github import faults, wire
 from ephemerd.adapters.forges.github.connection import Connection
+from ephemerd.adapters.forges.github.groups import DEFAULT, Group, Groups, list_groups, read_groups
 from ephemerd.adapters.forges.github.tokens import TokenSource
 from ephemerd.adapters.kit.answer import Answer
 from ephemerd.adapters.kit.http import MAX_BODY, HttpClient, is_loopback
@@ -38,16 +39,22 @@ class GitHubForge:
         ca_file: Path | None = None,
         timeout_s: float = 20.0,
         listing_timeout_s: float = 120.0,
+        runner_group: str = DEFAULT,
         max_body: int = MAX_BODY,
         now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Times in seconds: of one request, and of a listing with all its pages. `now` is the wall clock."""
+        """Times in seconds: of one request, and of a listing with all its pages. `now` is the wall clock,
+        `monotonic` the one that limits are kept by."""
         self.name = name
         base = wire.base_url(url)
         http = HttpClient(base, ca_file=ca_file, max_body=max_body)
         if base.startswith("http:") and not is_loopback(base):
             log.warning("forge %s: the token travels unencrypted to %s; use https", name, base)
-        self._connection = Connection(http, base=base, tokens=tokens, timeout_s=timeout_s, now=now)
+        self._connection = Connection(
+            http, base=base, tokens=tokens, timeout_s=timeout_s, now=now, monotonic=monotonic
+        )
+        self._groups = Groups(runner_group)
         self._timeout_s = timeout_s
         self._listing_timeout_s = listing_timeout_s
 
@@ -55,16 +62,20 @@ class GitHubForge:
         return f"GitHubForge({self.name!r}, {self._connection.base!r})"
 
     async def register(self, scope: Scope, name: RunnerId, labels: tuple[str, ...]) -> Registration:
-        """Register a just-in-time runner; sent once.
+        """Register a just-in-time runner in the configured runner group; sent once.
 
+        `Refused` where the scope has no group of that name.
         Where the name is taken (409: a lost answer or a clash), looks the name up once and raises
         `NameTaken` with the registration's id, None where it was not found or the look-up failed.
         """
-        request = wire.register(scope, name, labels)
-        answer = await self._connection.ask(request, self._deadline())
+        deadline = self._deadline()
+        request = wire.register(scope, name, labels, await self._group(scope, deadline))
+        answer = await self._connection.ask(request, deadline)
         if answer.status == 201:
             return wire.read_registration(request, answer)
         fault = self._connection.fault(request, answer)
+        if answer.status in {403, 404, 422}:
+            self._groups.forget(scope)
         if answer.status == 409:
             raise NameTaken(fault.detail, await self._registration_of(scope, name))
         raise fault
@@ -156,6 +167,23 @@ class GitHubForge:
     def _deadline(self, *, listing: bool = False) -> float:
         seconds = self._listing_timeout_s if listing else self._timeout_s
         return asyncio.get_running_loop().time() + seconds
+
+    async def _group(self, scope: Scope, deadline: float) -> int:
+        """Return the number of the runner group; asked for once in a while."""
+        number = self._groups.known(scope, asyncio.get_running_loop().time())
+        if number is not None:
+            return number
+        found: list[Group] = []
+        async for request, answer in self._pages(list_groups(scope), deadline):
+            found += read_groups(request, answer)
+        chosen = self._groups.choose(scope, found, asyncio.get_running_loop().time())
+        if chosen.public is False:
+            log.info(
+                "runner group %s of %s is closed to public repositories: their jobs wait for ever",
+                chosen.name,
+                scope.path,
+            )
+        return chosen.id
 
     async def _registration_of(self, scope: Scope, name: RunnerId) -> int | None:
         try:

@@ -15,17 +15,19 @@ from typing import TypeVar
 
 import ephemerd
 from ephemerd.adapters.forges.github import faults, wire
+from ephemerd.adapters.forges.github.limits import Limits
 from ephemerd.adapters.forges.github.tokens import TokenSource
 from ephemerd.adapters.kit.answer import Answer, NoAnswer
 from ephemerd.adapters.kit.http import HttpClient, Stopwatch
-from ephemerd.ports.errors import PortError, RetryLater
+from ephemerd.ports.errors import Limited, NotSent, PortError, RetryLater
 from ephemerd.ports.forge import Budget, CallRecord
 
 USER_AGENT = f"ephemerd/{ephemerd.__version__}"
 NO_STATUS = 0
 """The status of a `CallRecord` where no answer came."""
 _CALLS = 10_000
-_BUDGETS = 32
+_ACCOUNTS = 256
+_APP, _OTHERS = "(app)", "(others)"
 _REDIRECTS = 3
 
 T = TypeVar("T")
@@ -43,17 +45,21 @@ class Connection:
         tokens: TokenSource,
         timeout_s: float,
         now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`base` as `wire.base_url` gave it; `timeout_s` bounds one request; `now` is the wall clock."""
+        """`base` as `wire.base_url` gave it; `timeout_s` bounds one request; `now` is the wall clock, `monotonic`
+        the one that limits are kept by, both in seconds."""
         self.base = base
         self.timeout_s = timeout_s
         self._http = http
         self._tokens = tokens
         self._now = now
-        self._budgets: dict[str, Budget] = {}
+        self._monotonic = monotonic
+        self._limits: dict[str, Limits] = {}
         self._calls: deque[CallRecord] = deque(maxlen=_CALLS)
         self._announced: set[str] = set()
-        self._sent: deque[str] = deque(maxlen=4)  # only to take them out of what GitHub is quoted with
+        self._sent: deque[str] = deque(maxlen=16)  # only to take them out of what GitHub is quoted with
+        tokens.bind(self._signed)
 
     async def fetch(self, request: wire.Request, deadline: float) -> Answer:
         """Return the answer where it is a 200; else raise what it means."""
@@ -74,6 +80,11 @@ class Connection:
                 location = answer.headers.get("location", "")
                 if renewed and may_renew:
                     may_renew -= 1
+                elif renewed and request.writes:
+                    raise RetryLater(
+                        f"GitHub answered 401 to {request.endpoint} on {request.about}: the token was no longer "
+                        "good, and another one is at hand now"
+                    )
                 elif answer.status in faults.REDIRECTS and location and may_move:
                     request = wire.moved(self.base, request, location)
                     may_move -= 1
@@ -89,8 +100,8 @@ class Connection:
         return faults.fault(request, answer, now=self._now(), secrets=tuple(self._sent))
 
     def budgets(self) -> tuple[Budget, ...]:
-        """Return the rate limits as last told, by resource."""
-        return tuple(self._budgets[name] for name in sorted(self._budgets))
+        """Return the rate limits as last told, by account and resource."""
+        return tuple(told for name in sorted(self._limits) for told in self._limits[name].budgets())
 
     def take_calls(self) -> list[CallRecord]:
         """Return and forget the calls since last time; the oldest fall out beyond ten thousand."""
@@ -116,16 +127,47 @@ class Connection:
 
         The token is a local of this and of what it calls, never of a frame that raises a `PortError`.
         """
-        token = await self._within(self._tokens.token(), deadline)
-        if token not in self._sent:
-            self._sent.append(token)
-        answer = await self._send(request, wire.headers(USER_AGENT, token, body=bool(request.body)), deadline)
-        self._note(request, answer)
-        renewed = answer.status == 401 and await self._within(self._tokens.refused(token), deadline)
+        limits = self._limits_of(self._tokens.holder(request.account))
+        self._may_go(limits, request)
+        token = await self._within(self._tokens.token(request.account), deadline)
+        self._may_go(limits, request)  # it may have taken a while
+        answer = await self._sent_with(token, request, limits, deadline)
+        renewed = answer.status == 401 and await self._within(
+            self._tokens.refused(request.account, token), deadline
+        )
         return answer, renewed
 
+    async def _signed(self, request: wire.Request, jwt: str) -> Answer:
+        """Send an App's own request; its failures are those of what needs the token."""
+        limits = self._limits_of(_APP)
+        self._may_go(limits, request)
+        try:
+            return await self._sent_with(jwt, request, limits, _time() + self.timeout_s)
+        except NoAnswer as error:
+            failure = error
+        raise faults.no_answer(request, failure.text)
+
+    def _may_go(self, limits: Limits, request: wire.Request) -> None:
+        """Raise where a request has to wait: `Limited` where GitHub said so, else `NotSent`."""
+        hold = limits.hold(request, self._monotonic())
+        if hold is None:
+            return
+        kind = Limited if hold.limited else NotSent
+        raise kind(
+            f"{request.endpoint} on {request.about} was not sent: {hold.why}; it may go out in {hold.seconds:.0f} s",
+            after_ms=max(1000, round(hold.seconds * 1000)),
+        )
+
+    async def _sent_with(self, token: str, request: wire.Request, limits: Limits, deadline: float) -> Answer:
+        if token not in self._sent:
+            self._sent.append(token)
+        limits.spent(request, self._monotonic())
+        answer = await self._send(request, wire.headers(USER_AGENT, token, body=bool(request.body)), deadline)
+        self._note(request, answer, limits)
+        return answer
+
     async def _send(self, request: wire.Request, headers: dict[str, str], deadline: float) -> Answer:
-        limit = min(deadline, asyncio.get_running_loop().time() + self.timeout_s)
+        limit = min(deadline, _time() + self.timeout_s)
         watch, status = Stopwatch(), NO_STATUS
         try:
             answer = await self._http.send(
@@ -140,11 +182,26 @@ class Connection:
         finally:
             self._calls.append(CallRecord(request.endpoint, status, watch.seconds()))
 
-    def _note(self, request: wire.Request, answer: Answer) -> None:
-        told = faults.budget(answer.headers)
-        if told is not None and (told.resource in self._budgets or len(self._budgets) < _BUDGETS):
-            self._budgets[told.resource] = told
+    def _note(self, request: wire.Request, answer: Answer, limits: Limits) -> None:
+        at, told = self._monotonic(), faults.budget(answer.headers)
+        if told is not None:
+            left = faults.seconds_until(told.reset, answer.headers, self._now())
+            limits.told(request, told, left, at)
+        wait = faults.limit_of(answer, self._now())
+        if wait is None:
+            limits.answered(at)
+        else:
+            limits.limited(wait.ms / 1000, at, named=wait.named)
         notice = faults.end_of_life(answer.headers)
         if notice and request.endpoint not in self._announced:
             self._announced.add(request.endpoint)
             log.warning("GitHub announces the end of %s: %s; update ephemerd", request.endpoint, notice)
+
+    def _limits_of(self, holder: str) -> Limits:
+        """Return the limits of a credential; beyond a bound of them the rest share one entry."""
+        name = holder if holder in self._limits or len(self._limits) < _ACCOUNTS else _OTHERS
+        return self._limits.setdefault(name, Limits(name))
+
+
+def _time() -> float:
+    return asyncio.get_running_loop().time()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -92,10 +93,9 @@ def fault(request: Request, answer: Answer, *, now: float, secrets: Collection[s
     def text(advice: str) -> str:
         return f"{head}: {advice}{tail}"
 
-    if status == 429 or (status == 403 and _is_limit(headers, said)):
-        wait = limit_wait_ms(headers, now)
+    if (limit := limit_of(answer, now)) is not None:
         return Limited(
-            text(f"a rate limit; the next request may go out in {wait / 1000:.0f} s"), after_ms=wait
+            text(f"a rate limit; the next request may go out in {limit.ms / 1000:.0f} s"), after_ms=limit.ms
         )
     if status == 401:
         return Denied(text("the token is wrong, expired or revoked; put a valid one in its place"))
@@ -122,8 +122,48 @@ def fault(request: Request, answer: Answer, *, now: float, secrets: Collection[s
     return Refused(text("the request is refused as it stands"))
 
 
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """How long a limit lasts, ms; `named` says that GitHub told it."""
+
+    ms: int
+    named: bool
+
+
+def limit_of(answer: Answer, now: float) -> Wait | None:
+    """Return how long to wait where an answer tells of a limit; None for any other answer."""
+    if answer.status != 429 and not (
+        answer.status == 403 and _is_limit(answer.headers, _said(answer.body, ()))
+    ):
+        return None
+    wait = _limit_wait_ms(answer.headers, now)
+    return Wait(NO_HEADER_WAIT_MS, False) if wait is None else Wait(wait, True)
+
+
+def seconds_until(reset: int, headers: Mapping[str, str], now: float) -> float:
+    """Return the seconds until a reset, by the answer's own `Date`; a second more, at most two hours."""
+    return min(max(0.0, reset - _date(headers.get("date"), now) + 1.0), LONGEST_WAIT_MS / 1000)
+
+
+def is_suspended(answer: Answer) -> bool:
+    """Say whether a 403 tells that an App's installation is suspended."""
+    return "suspended" in _said(answer.body, ()).lower()
+
+
+def clock_ahead(headers: Mapping[str, str], now: float) -> float | None:
+    """Return by how many seconds the forge's clock is ahead of ours; None where the answer has no `Date`."""
+    there = _date(headers.get("date"), -1.0)
+    return None if there < 0 else there - now
+
+
 def limit_wait_ms(headers: Mapping[str, str], now: float) -> int:
-    """Return how long to wait after a limit, ms: `retry-after`, the reset of an empty quota, or a minute.
+    """Return how long to wait after a limit, ms: `retry-after`, the reset of an empty quota, or a minute."""
+    wait = _limit_wait_ms(headers, now)
+    return NO_HEADER_WAIT_MS if wait is None else wait
+
+
+def _limit_wait_ms(headers: Mapping[str, str], now: float) -> int | None:
+    """Return what the headers of a limit name; None where they name nothing.
 
     The answer's own `Date` is the clock for a reset, so that a wrong clock of this host does not matter.
     """
@@ -133,7 +173,7 @@ def limit_wait_ms(headers: Mapping[str, str], now: float) -> int:
         left = reset - _date(headers.get("date"), now)
         waits.append(int(left * 1000) + 1000 if left > 0 else None)
     known = [wait for wait in waits if wait is not None]
-    return min(max(known, default=NO_HEADER_WAIT_MS), LONGEST_WAIT_MS)
+    return min(max(known), LONGEST_WAIT_MS) if known else None
 
 
 def _is_limit(headers: Mapping[str, str], said: str) -> bool:

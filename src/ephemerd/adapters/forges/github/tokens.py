@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
+from ephemerd.adapters.forges.github.wire import Request
+from ephemerd.adapters.kit.answer import Answer
 from ephemerd.ports.errors import Denied
 
 _LONGEST = 64 * 1024  # tokens have grown before (an installation token is no longer 40 characters)
@@ -17,16 +20,38 @@ class TokenSource(Protocol):
     name: str
     """What to call the source in a message, such as `token_file /etc/ephemerd/token`."""
 
-    async def token(self) -> str:
-        """Return the token to send; `Denied` where there is none, with what to do."""
+    def bind(self, ask: Callable[[Request, str], Awaitable[Answer]]) -> None:
+        """Hear by what GitHub is asked, before the first call: a request and what to sign it with."""
         ...
 
-    async def refused(self, token: str) -> bool:
+    def holder(self, account: str) -> str:
+        """Return whose limits a request counts against; "" where all is one credential."""
+        ...
+
+    async def token(self, account: str) -> str:
+        """Return the token to send for what lies below a path such as `/repos/OWNER/NAME` or `/orgs/NAME`.
+
+        `Denied` where there is none, with what to do.
+        """
+        ...
+
+    async def refused(self, account: str, token: str) -> bool:
         """Hear that GitHub refused this token; return whether another one is there now."""
         ...
 
 
-class FixedToken:
+class OneToken:
+    """What sources of one token for everything have in common: nothing to ask GitHub, one set of limits."""
+
+    def bind(self, ask: Callable[[Request, str], Awaitable[Answer]]) -> None:
+        """There is nothing to ask."""
+
+    def holder(self, account: str) -> str:
+        """All counts against the same limits."""
+        return ""
+
+
+class FixedToken(OneToken):
     """One token for ever, such as from an environment variable."""
 
     name = "token"
@@ -34,16 +59,16 @@ class FixedToken:
     def __init__(self, token: str) -> None:
         self._token = _checked(token, self.name)
 
-    async def token(self) -> str:
+    async def token(self, account: str = "") -> str:
         """Return the one token."""
         return self._token
 
-    async def refused(self, token: str) -> bool:
+    async def refused(self, account: str, token: str) -> bool:
         """There is never another."""
         return False
 
 
-class FileToken:
+class FileToken(OneToken):
     """The token in a file: read at first use, and again after GitHub has refused what it held."""
 
     def __init__(self, path: Path) -> None:
@@ -51,13 +76,13 @@ class FileToken:
         self._path = path
         self._token = ""
 
-    async def token(self) -> str:
+    async def token(self, account: str = "") -> str:
         """Return the token as last read; `Denied` where the file cannot be read or holds none."""
         if not self._token:
             self._token = await asyncio.to_thread(self._read)
         return self._token
 
-    async def refused(self, token: str) -> bool:
+    async def refused(self, account: str, token: str) -> bool:
         """Read the file again; `Denied` where that is not possible any more."""
         if self._token == token:
             self._token = ""

@@ -43,6 +43,7 @@ class Request:
     endpoint  method and path as a template, for metrics and messages
     about     what it concerns, for messages
     hint      what to check where GitHub answers 404, or "" where 404 means that the one thing is not there
+    account   the path whose owner's token is to be sent, such as `/repos/OWNER/NAME` or `/orgs/NAME`
     """
 
     method: str
@@ -51,6 +52,7 @@ class Request:
     about: str
     hint: str = ""
     body: bytes = field(default=b"", repr=False)
+    account: str = ""
 
     @property
     def writes(self) -> bool:
@@ -89,6 +91,7 @@ def register(scope: Scope, name: str, labels: tuple[str, ...], group: int = DEFA
         f"check that {scope.path} exists, that it has runner group {group}, and that the token may administer "
         "its runners (Administration: write)",
         msgspec.json.encode(document),
+        account=scope_path(scope),
     )
 
 
@@ -99,6 +102,7 @@ def get_runner(scope: Scope, registration: int) -> Request:
         f"{scope_path(scope)}/actions/runners/{registration:d}",
         "GET {scope}/actions/runners/{id}",
         f"registration {registration} in {scope.path}",
+        account=scope_path(scope),
     )
 
 
@@ -109,6 +113,7 @@ def delete_runner(scope: Scope, registration: int) -> Request:
         f"{scope_path(scope)}/actions/runners/{registration:d}",
         "DELETE {scope}/actions/runners/{id}",
         f"registration {registration} in {scope.path}",
+        account=scope_path(scope),
     )
 
 
@@ -124,6 +129,7 @@ def list_runners(scope: Scope, name: str = "") -> Request:
         "GET {scope}/actions/runners",
         f"runner {name} in {scope.path}" if name else f"the runners of {scope.path}",
         f"check that {scope.path} exists and that the token may administer its runners (Administration: write)",
+        account=scope_path(scope),
     )
 
 
@@ -135,6 +141,7 @@ def get_repository(repository: str) -> Request:
         "GET /repos/{owner}/{repo}",
         f"repository {repository}",
         f"check that {repository} exists and that the token may read it",
+        account=repository_path(repository),
     )
 
 
@@ -145,6 +152,7 @@ def get_job(key: JobKey) -> Request:
         f"{repository_path(key.repository)}/actions/jobs/{key.id:d}",
         "GET /repos/{owner}/{repo}/actions/jobs/{id}",
         f"job {key.id} of {key.repository}",
+        account=repository_path(key.repository),
     )
 
 
@@ -157,6 +165,17 @@ def list_runs(repository: str, status: str) -> Request:
         "GET /repos/{owner}/{repo}/actions/runs",
         f"the {status} runs of {repository}",
         f"check that {repository} exists and that the token may read its runs (Actions: read)",
+        account=repository_path(repository),
+    )
+
+
+def get_run(repository: str, run: int) -> Request:
+    """Ask for one run; 404 means that it was deleted, or may not be seen."""
+    return Request(
+        "GET",
+        f"{repository_path(repository)}/actions/runs/{run:d}?exclude_pull_requests=true",
+        "GET /repos/{owner}/{repo}/actions/runs/{id}",
+        f"run {run} of {repository}",
     )
 
 
@@ -168,6 +187,7 @@ def list_jobs(repository: str, run: int) -> Request:
         f"{repository_path(repository)}/actions/runs/{run:d}/jobs?{query}",
         "GET /repos/{owner}/{repo}/actions/runs/{id}/jobs",
         f"the jobs of run {run} of {repository}",
+        account=repository_path(repository),
     )
 
 
