@@ -145,7 +145,8 @@ class Follower:
         everything = self._environment.options.follow == "all"
         looked = loop.time()
         while everything or not evidence.listening:
-            early, late = (FAR_EARLY, FAR_LATE) if self._environment.far else (EARLY, LATE)
+            far = self._environment.far or not self._engine.on_this_machine
+            early, late = (FAR_EARLY, FAR_LATE) if far else (EARLY, LATE)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(late if evidence.bound else early):
                     await self._news.wait()
@@ -157,7 +158,7 @@ class Follower:
                 if table:
                     looked = loop.time()
                     await self._ask()
-                elif news or self._environment.far or mirror.changed():
+                elif news or far or mirror.changed():
                     await self._read()
             except PortError as error:
                 log.debug("a look at a runner failed; again", error=error.detail)
