@@ -528,3 +528,13 @@ def test_a_question_that_no_scope_can_answer_any_more_is_dropped() -> None:
     world.wait(5 * MINUTE)
     assert world.job(1).ask_again is None
     assert world.count(cm.LookUpJob) == asked
+
+
+def test_a_report_that_answers_late_leaves_an_ended_job_as_it_is() -> None:
+    world = World()
+    world.queued(1)
+    world.completed(1, None, "cancelled")
+    before = world.job(1)
+    world.wait(SECOND)
+    world.feed(ev.JobLookedUp(key(1), 1, report(1, ForgeStatus.QUEUED)))
+    assert world.job(1) == before

@@ -8,7 +8,7 @@ from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.pool import Host, Policy, Setup
-from ephemerd.domain.runner import RunnerState
+from ephemerd.domain.runner import Rule, RunnerState
 from tests.unit.core.field import Field
 from tests.unit.core.world import APP, GPU, LIB, MINUTE, SECOND, World, of, pool, seen
 
@@ -134,3 +134,13 @@ def test_a_backoff_ends_since_somebody_mended_something() -> None:
     assert world.count(cm.Register) == 1
     step = again(world, pool())
     assert len(of(step.commands, cm.Register)) == 1
+
+
+def test_a_host_that_goes_has_its_idle_runners_nominated_though_their_pool_stays() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    step = again(world, pool(host="there"), hosts=(Host("there", 4),))
+    run = world.runner(name).gate
+    assert run is not None
+    assert (run.rule, run.reason) == (Rule.CORDONED, "its host is not configured any more")
+    assert of(step.commands, cm.Destroy) + of(step.commands, cm.Deregister) == []
