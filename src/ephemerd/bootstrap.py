@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ephemerd import __version__
 from ephemerd.adapters.forges.github import make_forge, make_webhooks
+from ephemerd.adapters.forges.github.doctor import diagnose as look_at_forge
 from ephemerd.adapters.stores import sqlite
 from ephemerd.adapters.stores.sqlite import SqliteStore, open_journal
 from ephemerd.adapters.system.clock import ShellClock
@@ -163,6 +164,23 @@ def _store_errors() -> Iterator[None]:
         raise StartError(Code.ENVIRONMENT, str(error), "run the newer version") from error
     except PortError as error:
         raise StartError(Code.ENVIRONMENT, error.detail, "do what it says, or name another file") from error
+
+
+async def look_at_forges(effective: Effective) -> list[FindingView]:
+    """Ask each forge what the daemon would need of it; changes nothing there. Each question has a deadline."""
+    try:
+        forges = _forges(effective)
+    except PortError as error:
+        code = Code.CREDENTIALS if isinstance(error, Denied) else Code.ENVIRONMENT
+        return [FindingView("problem", int(code), "forge", error.detail, "mend what it names")]
+    found: list[FindingView] = []
+    for name, forge in forges.items():
+        try:
+            scopes = [scope for scope in effective.scopes() if scope.forge == name]
+            found += await look_at_forge(forge, scopes)
+        finally:
+            await forge.close()
+    return found
 
 
 @dataclass(slots=True)

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ephemerd.adapters.runtimes.process import ProcessOptions, ProcessRuntime
+from ephemerd.adapters.runtimes.process.doctor import diagnose as look_at_processes
 from ephemerd.config.effective import Effective
+from ephemerd.config.findings import Code
 from ephemerd.config.model import HostSettings, PoolSettings
 from ephemerd.domain.pool import SECOND, Setup
 from ephemerd.ports.runtime import Runtime
+from ephemerd.ports.views import FindingView
 
 if TYPE_CHECKING:
     from ephemerd.adapters.runtimes.docker import DockerOptions, DockerRuntime
@@ -162,19 +165,21 @@ async def collect_images(effective: Effective, *, really: bool) -> list[dict[str
     return await _images(effective, collect=really)
 
 
-async def diagnose(effective: Effective) -> list[tuple[str, str, str, str]]:
-    """Look at every engine; return level (ok, warning, error), where, what, what to do. Changes nothing."""
-    setup, found = effective.to_setup(), []
+async def diagnose(effective: Effective) -> list[FindingView]:
+    """Look at every engine, and at this machine where processes run on it. Changes nothing."""
+    setup, found = effective.to_setup(), list[FindingView]()
+    if any(pool.runtime == "process" for pool in effective.settings.pools.values()):
+        found += look_at_processes()
     for host in _hosts(effective):
         runtime = _on_engine(effective, setup, host, lambda: 0, lambda: "")
         try:
             told = await runtime.diagnose()
         finally:
             await runtime.close()
-        found += [
-            (one.level, f"pools.{one.about}" if one.about else f"hosts.{host}", one.what, one.todo)
-            for one in told
-        ]
+        for one in told:
+            level, code = ("problem", int(Code.ENVIRONMENT)) if one.level == "error" else (one.level, 0)
+            where = f"pools.{one.about}" if one.about else f"hosts.{host}"
+            found.append(FindingView(level, code, where, one.what, one.todo))
     return found
 
 

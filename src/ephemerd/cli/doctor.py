@@ -1,41 +1,73 @@
-"""`doctor`: look at this machine and at the engines; one line what, one line what to do. Changes nothing."""
+"""`doctor`: look at configuration, machine, forges and engines; one line what, one line what to do.
+
+Changes nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from ephemerd.cli import output
 from ephemerd.cli.check import examined
-from ephemerd.cli.failure import complain
 from ephemerd.cli.options import Config, Json, Set
 
-Row = tuple[str, str, str, str]
+if TYPE_CHECKING:
+    from ephemerd.config.effective import Effective
+    from ephemerd.config.findings import Finding
+    from ephemerd.ports.views import FindingView
 
 
-def doctor(config: Config = None, override: Set = None, as_json: Json = False) -> int:
-    """Check this machine and its engines, with a fix for each finding."""
-    from ephemerd.config.findings import Code, exit_code
-    from ephemerd.placing import diagnose
+def doctor(
+    config: Config = None,
+    override: Set = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Ask no forge.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Check configuration, machine, forges and engines, with a fix for each finding."""
+    from ephemerd.ports.views import FindingView
 
-    found = examined(config, override or [])
-    rows: list[Row] = [
-        ("error" if one.code else "warning", one.where, one.what, one.todo) for one in found.findings
-    ]
-    code = exit_code(found.findings)
-    if found.effective is not None:
-        engines = asyncio.run(diagnose(found.effective))
-        rows += engines
-        if not code and any(level == "error" for level, *_ in engines):
-            code = Code.ENVIRONMENT
+    examination = examined(config, override or [])
+    found = [_view(one) for one in examination.findings]
+    if not any(one.code for one in found):
+        place = str(examination.path or "environment")
+        found.insert(0, FindingView("ok", 0, "configuration", f"{place} can be used", ""))
+    if examination.effective is not None:
+        found += looked(examination.effective, offline=offline)
+    code = min((one.code for one in found if one.level == "problem"), default=0)
     if as_json:
-        keys = ("level", "where", "what", "todo")
-        output.emit_json({"findings": [dict(zip(keys, row, strict=True)) for row in rows], "code": int(code)})
+        output.emit_json({"findings": [asdict(one) for one in found], "code": code})
         return code
-    for level, where, what, todo in rows:
-        if level == "ok":
-            print(f"ok: {output.clean(where)}: {output.clean(what)}")
-        else:
-            complain(f"{where}: {what}", todo, word=level)
-    if not any(level != "ok" for level, *_ in rows):
-        output.note("nothing to mend")
+    for one in found:
+        print(output.clean(f"{one.level}: {one.where}: {one.what}"))
+        if one.todo and one.level != "ok":
+            print(output.clean(f"  {'fix' if one.level == 'problem' else 'better'}: {one.todo}"))
+    output.note(_sum(found))
     return code
+
+
+def looked(effective: Effective, *, offline: bool) -> list[FindingView]:
+    """Look at machine, runtimes and, unless `offline`, the forges."""
+    from ephemerd import bootstrap, placing
+    from ephemerd.cli import examine
+
+    found = [*examine.machine(effective), *asyncio.run(placing.diagnose(effective))]
+    return found if offline else [*found, *asyncio.run(bootstrap.look_at_forges(effective))]
+
+
+def _view(finding: Finding) -> FindingView:
+    from ephemerd.ports.views import FindingView
+
+    level = "problem" if finding.code else "warning"
+    return FindingView(level, int(finding.code), finding.where, finding.what, finding.todo)
+
+
+def _sum(found: list[FindingView]) -> str:
+    problems = sum(one.level == "problem" for one in found)
+    warnings = sum(one.level == "warning" for one in found)
+    if not problems and not warnings:
+        return "nothing to mend"
+    return f"{problems} problem(s), {warnings} warning(s)"

@@ -47,7 +47,7 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str, str], ...] = (
     ("demo", lab.demo, "Watch the main job on this machine, without credentials.", "demo --jobs 20 --seed 3"),
     ("serve", serve.serve, "Run the daemon.", "serve --config /etc/ephemerd/config.toml"),
     ("check", check.check, "Check configuration and machine.", "check --config ./ephemerd.toml"),
-    ("doctor", doctor.doctor, "Check this machine and its engines.", "doctor --json"),
+    ("doctor", doctor.doctor, "Check machine, forges and engines.", "doctor --json"),
     ("status", views.status, "Show health and what goes on.", "status --watch"),
     ("pools", views.pools, "List pools and waiting demand.", "pools --json"),
     ("hosts", views.hosts, "List hosts and their slots.", "hosts"),

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -250,6 +251,7 @@ def _respond(
 ) -> Response:
     content = b"" if reply.body is None else json.dumps(reply.body, separators=(",", ":")).encode()
     headers = {
+        "date": formatdate(time.time(), usegmt=True),
         "x-github-request-id": f"{site.world.rng('requests').getrandbits(64):016X}",
         "x-github-media-type": "github.v3; format=json",
         "x-github-api-version-selected": request.headers.get("x-github-api-version", API_VERSIONS[0]),

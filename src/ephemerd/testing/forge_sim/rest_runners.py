@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from starlette.requests import Request
@@ -28,6 +29,7 @@ def routes(site: Site, scope: str) -> list[Route]:
     base, needs = f"{scope}/actions/runners", "administration"
     return [
         *route(site, "POST", f"{base}/generate-jitconfig", generate_jitconfig, needs=needs),
+        *route(site, "POST", f"{base}/registration-token", registration_token, needs=needs),
         *route(site, "GET", base, list_runners, needs=needs),
         *route(site, "GET", f"{base}/{{runner_id:int}}", get_runner, needs=needs),
         *route(site, "DELETE", f"{base}/{{runner_id:int}}", delete_runner, needs=needs),
@@ -51,6 +53,14 @@ async def generate_jitconfig(request: Request, site: Site) -> Reply:
     blob = jit.encode(runner, world.base_url, work_folder, world.rng("keys"))
     body = {"runner": _shown(site, runner), "encoded_jit_config": blob}
     return Reply(201, body, answer_lost=lost, runner=name)
+
+
+async def registration_token(request: Request, site: Site) -> Reply:
+    """Give a token that another runner could register itself with: 201 [doc]. Nothing here takes it."""
+    site.repository(request)
+    token = site.world.rng("keys").getrandbits(144).to_bytes(18, "big").hex().upper()
+    ends = datetime.now(UTC) + timedelta(hours=1)
+    return Reply(201, {"token": token[:29], "expires_at": ends.isoformat(timespec="milliseconds")})
 
 
 def _count_registration(site: Site, repository: Repository) -> None:
