@@ -27,6 +27,9 @@ LISTING_LIMIT = 180.0
 """Outer nets in seconds, above the deadlines that the adapter keeps itself; a listing has many pages."""
 BUDGET_WAIT = 15.0
 """Seconds that a write waits for its token: with one call it stays below the 60 s of `registering`."""
+READ_PAUSE = 15.0
+"""Seconds that a read rests which was held back for the sake of writes, before the core hears of it and may ask again:
+the scope itself is not limited, so that the core would else ask at once."""
 AT_ONCE = 8
 """Calls to one forge at the same time; GitHub's secondary limit is 100, shared with everything else."""
 
@@ -199,7 +202,14 @@ class ForgeCalls:
         *,
         vouches: bool = True,
     ) -> T:
-        return await self._call(scope, call, CALL_LIMIT if limit is None else limit, None, vouches=vouches)
+        try:
+            return await self._call(
+                scope, call, CALL_LIMIT if limit is None else limit, None, vouches=vouches
+            )
+        except NotSent as error:
+            held = error
+        await asyncio.sleep(min((held.after_ms or 0) / 1000, READ_PAUSE))
+        raise NotSent(held.detail, after_ms=1)  # registrations and fences need not wait as reads do
 
     async def _call(
         self,

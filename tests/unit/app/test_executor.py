@@ -21,7 +21,7 @@ from ephemerd.domain.permit import FenceIntent, Permit, Warrant
 from ephemerd.domain.pool import Policy
 from ephemerd.domain.runner import FenceAnswer
 from ephemerd.domain.verdict import Sign, Verdict
-from ephemerd.ports.errors import Broken, Denied, Gone, Limited, NameTaken, Refused, RetryLater
+from ephemerd.ports.errors import Broken, Denied, Gone, Limited, NameTaken, NotSent, Refused, RetryLater
 from ephemerd.ports.forge import ForgeRunner
 from tests.unit.app.fakes import (
     SCOPE,
@@ -328,6 +328,21 @@ async def test_jobs_are_listed_in_short_parts_then_the_end(bench):
         e.JobsRead(SCOPE, tuple(reports[e.READ_AT_ONCE :])),
         e.JobsListed(SCOPE, len(reports)),
     ]
+
+
+async def test_a_read_that_was_held_back_does_not_keep_the_scope_from_writing(bench, monkeypatch):
+    monkeypatch.setattr("ephemerd.app.executor_forge.READ_PAUSE", 0.01)
+    bench.forge.answers["runners"] = NotSent(
+        "500 requests are left, kept for registrations", after_ms=3_000_000
+    )
+    told = await bench.answers(c.ListRegistrations(SCOPE))
+    assert told == [
+        e.RegistrationsListed(
+            SCOPE, (), Fault(Remedy.LIMITED, "500 requests are left, kept for registrations", 1)
+        )
+    ]
+    (made,) = await bench.answers(register())
+    assert isinstance(made, e.Registered)
 
 
 async def test_only_our_own_registrations_are_listed(bench):

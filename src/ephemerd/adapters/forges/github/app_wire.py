@@ -71,6 +71,7 @@ def find_installation(account: str, app: str) -> Request:
         f"GET {template}/installation",
         f"the installation of {app} for {account.partition('/')[2].partition('/')[2]}",
         f"{app} is not installed there; install it on that account, with access to the repository",
+        reserved=True,
     )
 
 

@@ -88,6 +88,7 @@ def list_groups(scope: Scope) -> Request:
         f"check that {scope.path} exists and that the token may administer its runners (an App: organization "
         "permission Self-hosted runners, read and write; a classic token: admin:org, manage_runners:enterprise)",
         account=scope_path(scope),
+        reserved=True,
     )
 
 

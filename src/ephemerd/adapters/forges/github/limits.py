@@ -58,7 +58,8 @@ class Limits:
         if told is not None and now < told.until:
             if told.budget.remaining <= 0:
                 return Hold(told.until - now, True, "GitHub's hourly limit is used up")
-            if not request.writes and told.budget.remaining <= told.budget.reserve:
+            reserved = request.writes or request.reserved
+            if not reserved and told.budget.remaining <= told.budget.reserve:
                 what = f"{told.budget.remaining} requests are left until the reset, kept for registrations and fences"
                 return Hold(told.until - now, False, what)
         return self._too_fast(request, now)

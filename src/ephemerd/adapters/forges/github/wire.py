@@ -44,6 +44,7 @@ class Request:
     about     what it concerns, for messages
     hint      what to check where GitHub answers 404, or "" where 404 means that the one thing is not there
     account   the path whose owner's token is to be sent, such as `/repos/OWNER/NAME` or `/orgs/NAME`
+    reserved  whether a read is part of a registration or fence, and may use what is kept for these
     """
 
     method: str
@@ -53,6 +54,7 @@ class Request:
     hint: str = ""
     body: bytes = field(default=b"", repr=False)
     account: str = ""
+    reserved: bool = False
 
     @property
     def writes(self) -> bool:

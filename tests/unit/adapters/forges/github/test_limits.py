@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ephemerd.adapters.forges.github import wire
+from ephemerd.adapters.forges.github.groups import list_groups
 from ephemerd.adapters.forges.github.limits import POINTS, Hold, Limits
 from ephemerd.domain.ids import RunnerId, Scope
 from ephemerd.ports.forge import Budget
@@ -40,6 +41,7 @@ def test_the_reserve_is_for_registrations_and_fences():
     assert "500 requests are left" in held.why
     assert limits.hold(WRITE, 10.0) is None
     assert limits.hold(FENCE, 10.0) is None
+    assert limits.hold(list_groups(Scope("github", "org:acme")), 10.0) is None  # part of a registration
     assert told(501).hold(READ, 10.0) is None
 
 
