@@ -45,8 +45,8 @@ def _engine(text: str) -> str:
         return text
     if parts.scheme == "tcp" and parts.hostname and parts.port and parts.path in ("", "/"):
         return text
-    if parts.scheme == "ssh" and parts.hostname and not parts.password:
-        return text
+    if parts.scheme == "ssh" and parts.hostname:
+        return text  # a password in it is refused where the address is not shown
     raise ValueError('must be "unix:///PATH", "tcp://HOST:PORT" or "ssh://USER@HOST"')
 
 

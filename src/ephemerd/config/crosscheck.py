@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from urllib.parse import urlsplit
 
 from ephemerd.config.findings import Code, Finding
@@ -10,6 +9,7 @@ from ephemerd.config.layers import DEFAULT, Layers
 from ephemerd.config.model import ForgeSettings, PoolSettings, Settings
 from ephemerd.config.secrets import Vault
 from ephemerd.config.tomlfile import KeyPath
+from ephemerd.domain.access import fits
 from ephemerd.domain.pool import MINUTE
 
 SOCKET_BYTES = 103  # sun_path holds 104 bytes on macOS and 108 on Linux, with the closing zero byte
@@ -54,7 +54,10 @@ class CrossCheck:
                 "use https, unless this is a test",
                 Code.WARNING,
             )
-        self._secret((*here, "token"), vault, "there is no token to register runners with")
+        self._credential(here, forge, vault)
+        if forge.runner_group != "Default" and all(scope.startswith("repo:") for scope in forge.scope):
+            todo = 'leave this key out, or register at "org:NAME"'
+            self._wrong((*here, "runner_group"), "is set, and a repository has no runner groups", todo)
         if forge.discovery == "webhook":
             self._secret(
                 (*here, "webhook_secret"),
@@ -64,12 +67,38 @@ class CrossCheck:
         for scope in forge.scope if (*here, "scope") not in self.layers.stand_ins else ():
             self._repositories(here, forge, scope)
 
+    def _credential(self, here: KeyPath, forge: ForgeSettings, vault: Vault) -> None:
+        """A token, or an App with its key; an App cannot see to an enterprise's runners (GitHub's reference)."""
+        if forge.app_id is None:
+            for name in ("private_key", "private_key_file"):
+                if getattr(forge, name) is not None:
+                    self._wrong(
+                        (*here, name), "is the key of an App that is not named", "set app_id, or take it away"
+                    )
+                    return
+            self._secret((*here, "token"), vault, "there is no token to register runners with")
+            return
+        self._secret((*here, "private_key"), vault, "there is no private key of the App")
+        if forge.token is not None or forge.token_file is not None:
+            self._wrong((*here, "app_id"), "is set beside a token", "keep one of them")
+        if any(scope.startswith("enterprise:") for scope in forge.scope):
+            todo = "use a token with manage_runners:enterprise for that scope, in a [forge.NAME] of its own"
+            self._wrong((*here, "scope"), "holds an enterprise, whose runners no App may see to", todo)
+
     def _repositories(self, here: KeyPath, forge: ForgeSettings, scope: str) -> None:
         kind, _, target = scope.partition(":")
         patterns = [pattern.lower() for pattern in forge.repositories]
-        if kind != "repo" or not patterns:
+        if kind != "repo":
             return
-        if not any(fnmatch.fnmatchcase(target.lower(), pattern) for pattern in patterns):
+        if any(fits(target.lower(), denied.lower()) for denied in forge.repositories_denied):
+            self._wrong(
+                (*here, "repositories_denied"),
+                f"names {target}, so {scope} would serve nothing",
+                "take the pattern away, or the scope",
+            )
+        if not patterns:
+            return
+        if not any(fits(target.lower(), pattern) for pattern in patterns):
             self._wrong(
                 (*here, "repositories"),
                 f"names no pattern that allows {target}, so {scope} would serve nothing",
@@ -127,6 +156,8 @@ class CrossCheck:
 
     def _hosts(self) -> None:
         for name, host in self.settings.hosts.items():
+            if urlsplit(host.engine).password is not None:
+                self._wrong(("hosts", name, "engine"), "must not hold a password", "let ssh use a key")
             if not any(pool.host == name for pool in self.settings.pools.values()):
                 self._wrong(("hosts", name), "is used by no pool", "name it in a pool's host", Code.WARNING)
             elif host.slots == 0 and self._written(("hosts", name, "slots")):
