@@ -453,16 +453,25 @@ def _store_path(effective: Effective) -> Path:
 
 
 def _forges(effective: Effective) -> Mapping[str, Forge]:
-    """A token's file is handed over by its path, so that a new token in it is found without a restart."""
+    """A credential's file is handed over by its path, so that a new one in it is found without a restart."""
     forges: dict[str, Forge] = {}
     for name, forge in effective.settings.forge.items():
-        file = forge.token_file if forge.token is None else None
+        app = forge.app_id is not None
+        inline = forge.private_key if app else forge.token
+        file = None if inline is not None else forge.private_key_file if app else forge.token_file
         readable = file is not None and file.is_absolute()
+        given = (
+            "" if readable else (effective.private_key if app else effective.token)(name).get_secret_value()
+        )
         forges[name] = make_forge(
             name,
             url=forge.url,
-            token="" if readable else effective.token(name).get_secret_value(),
-            token_file=file if readable else None,
+            token="" if app else given,
+            token_file=file if readable and not app else None,
+            app_id=forge.app_id,
+            private_key=given if app else "",
+            private_key_file=file if readable and app else None,
+            runner_group=forge.runner_group,
             ca_file=forge.ca_file,
         )
     return forges

@@ -11,8 +11,12 @@ import socket
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from ephemerd import bootstrap
+from ephemerd.adapters.forges.github.app import AppTokens
+from ephemerd.adapters.forges.github.client import GitHubForge
 from ephemerd.adapters.runtimes.process import ProcessRuntime
 from ephemerd.bootstrap import StartError, Wishes, build
 from ephemerd.config.effective import Effective, Examined, examine, load_settings
@@ -252,3 +256,20 @@ def test_a_hangup_reads_the_configuration_again_and_applies_it(folder, monkeypat
     code, _ = start(effective, reread=again)
     assert code == 0
     assert seen == [(9, logging.ERROR)], "--log-level goes before the configuration"
+
+
+async def test_an_app_registers_runners_in_a_group_of_an_organization(folder):
+    """The key's file is handed over by its path, so that a new key in it is found."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
+    Path("app.pem").write_text(pem)
+    Path("app.pem").chmod(0o600)
+    organization = ("repo:acme/app", "org:acme")
+    named = ('token_file = "token"', 'app_id = 7\nprivate_key_file = "app.pem"\nrunner_group = "ci"')
+    parts = build(load(folder, organization, named))
+    forge = parts.daemon.ports.forges["github"]
+    assert isinstance(forge, GitHubForge)
+    assert isinstance(forge._connection._tokens, AppTokens)
+    assert forge._connection._tokens._key_file == folder / "app.pem"
+    assert forge._groups.name == "ci"
+    await parts.daemon.close()

@@ -38,7 +38,7 @@ from ephemerd.domain.ids import Scope
 from ephemerd.domain.labels import normalise
 from ephemerd.domain.pool import Host, Policy, Pool, Setup
 
-SECRETS = ("token", "webhook_secret")
+SECRETS = ("token", "private_key", "webhook_secret")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,12 @@ class Effective:
         return self.vault.values[tuple(key.split("."))]
 
     def token(self, forge: str) -> SecretStr:
-        """Return the token that registers runners at this forge."""
+        """Return the token that registers runners at this forge; KeyError where an App does."""
         return self.secret(f"forge.{forge}.token")
+
+    def private_key(self, forge: str) -> SecretStr:
+        """Return the private key of this forge's App; KeyError where a token registers runners."""
+        return self.secret(f"forge.{forge}.private_key")
 
     def webhook_secret(self, forge: str) -> SecretStr:
         """Return the secret that signs this forge's deliveries."""

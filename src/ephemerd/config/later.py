@@ -35,13 +35,4 @@ def _forge(forge: ForgeSettings) -> list[tuple[str, str, str]]:
         found.append(
             ("discovery", f'discovery "{forge.discovery}"', 'write "webhook" and set webhook_secret_file')
         )
-    found.extend(
-        (key, "authentication as a GitHub App", "use token_file, and leave this key out")
-        for key in ("app_id", "private_key_file")
-        if getattr(forge, key) is not None
-    )
-    if any(not scope.startswith("repo:") for scope in forge.scope):
-        found.append(("scope", "an organization or enterprise scope", 'write "repo:OWNER/NAME"'))
-    if forge.runner_group != "Default":
-        found.append(("runner_group", "another runner group than Default", "leave this key out"))
     return found

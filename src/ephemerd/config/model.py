@@ -52,18 +52,24 @@ class ForgeSettings(Section):
         None, description="Certificates to trust instead of the system's, for a server with its own."
     )
     scope: Scopes = Field(
-        description='Where runners are registered: "repo:OWNER/NAME". Only this scope\'s jobs are served.'
+        description='Where runners are registered: "repo:OWNER/NAME", "org:NAME" or "enterprise:NAME". Only '
+        "these scopes' jobs are served."
     )
     token: Secret | None = Field(
         None, description="The token that registers runners. Prefer token_file: a file can be guarded."
     )
     token_file: SecretFile | None = Field(
-        None, description="File with the token; needs repository administration, read and write."
+        None,
+        description="File with the token; what it must be allowed to do is in docs/GITHUB.md.",
     )
-    app_id: Annotated[int, Kind("number")] | None = Field(
-        None, description="GitHub App that registers runners; comes later, use a token."
+    app_id: Annotated[int, Field(ge=1), Kind("number")] | None = Field(
+        None,
+        description="GitHub App that registers runners, instead of a token; found on its settings' page.",
     )
-    private_key_file: SecretFile | None = Field(None, description="That App's key; comes later.")
+    private_key: Secret | None = Field(None, description="That App's private key. Prefer private_key_file.")
+    private_key_file: SecretFile | None = Field(
+        None, description="File with that key, a .pem; no other account may read it."
+    )
     webhook_secret: Secret | None = Field(
         None, description="Secret that signs this forge's deliveries. Without one the daemon does not start."
     )
@@ -74,7 +80,8 @@ class ForgeSettings(Section):
         "poll and scale-set come later.",
     )
     runner_group: Annotated[str, Kind("name")] = Field(
-        "Default", description="Runner group; a repository knows only Default."
+        "Default",
+        description="Name of the runner group for organizations and enterprises; a repository has none.",
     )
     repositories: Annotated[tuple[str, ...], Kind("list of patterns")] = Field(
         (),

@@ -142,18 +142,10 @@ def _secrets(now: Running, wanted: Effective) -> tuple[list[Change], dict[KeyPat
             continue
         live = path[-1] == "webhook_secret"
         forge = wanted.settings.forge[path[1]]
-        if (
-            not live
-            and forge.token is None
-            and forge.token_file is not None
-            and forge.token_file.is_absolute()
-        ):
+        inline, file = getattr(forge, path[-1]), getattr(forge, f"{path[-1]}_file")
+        if not live and inline is None and file is not None and file.is_absolute():
             continue
-        note = (
-            ""
-            if live
-            else "this token is read at the start alone; one in a token_file is read when it changes"
-        )
+        note = "" if live else "this is read at the start alone; what is in a file is read when it changes"
         changes.append(Change(".".join(path), HIDDEN, HIDDEN, live, note))
         if live:
             secrets[path] = value

@@ -124,6 +124,9 @@ def _from_file(vault: Vault, where: str, path: Path, key: KeyPath, *, private: b
             return
         if not private and mode & stat.S_IROTH:
             what = f"the secret file {path} is readable by every account (mode {mode:04o})"
+            if key[-1] == "private_key":  # with it anybody is the App, and nothing of it expires
+                vault.fail(where, what, f"chmod 600 {path}")
+                return
             vault.findings.append(Finding(Code.WARNING, where, what, f"chmod 600 {path}"))
         _keep(vault, where, text, key, f"file {path}")
 
@@ -136,6 +139,21 @@ def _keep(vault: Vault, where: str, text: str, key: KeyPath, origin: str) -> Non
         vault.fail(
             where, f"the secret from {origin} is not one token", "put the token alone there, on one line"
         )
+    elif key[-1] == "private_key" and not _is_rsa_key(secret):
+        todo = "download a new key from the App's settings, and name that .pem file"
+        vault.fail(where, f"the secret from {origin} is no RSA private key", todo)
     else:
         vault.values[key] = SecretStr(secret)
         vault.origins[key] = origin
+
+
+def _is_rsa_key(text: str) -> bool:
+    """Say whether a text is a private key as GitHub gives them out, in PEM and without a passphrase."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        return isinstance(load_pem_private_key(text.encode("utf-8"), password=None), RSAPrivateKey)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return False

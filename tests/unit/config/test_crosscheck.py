@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from tests.unit.config.conftest import GOOD
 
@@ -126,10 +128,6 @@ def test_metrics_can_be_off(bench):
     [
         (("scope", 'discovery = "poll"\nscope'), "forge.github.discovery", 'discovery "poll"'),
         (("scope", 'discovery = "scale-set"\nscope'), "forge.github.discovery", 'discovery "scale-set"'),
-        (("scope", "app_id = 7\nscope"), "forge.github.app_id", "authentication as a GitHub App"),
-        (("scope", 'private_key_file = "k"\nscope'), "forge.github.private_key_file", "GitHub App"),
-        (("repo:acme/app", "org:acme"), "forge.github.scope", "an organization or enterprise scope"),
-        (("scope", 'runner_group = "ci"\nscope'), "forge.github.runner_group", "another runner group"),
         (("[pools", '[runner]\napplication = "download"\n[pools'), "runner.application", "downloading"),
         (("[pools", '[server]\napi_listen = "127.0.0.1:1"\n[pools'), "server.api_listen", "the API over TCP"),
     ],
@@ -141,3 +139,81 @@ def test_what_comes_later_is_refused_in_words(bench, change, key, what):
     assert what in finding.what
     assert finding.what.endswith("comes later")
     assert finding.todo
+
+
+APP = GOOD.replace('token_file = "token"', 'app_id = 7\nprivate_key_file = "app.pem"')
+
+
+@pytest.fixture(scope="module")
+def key() -> str:
+    made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    return made.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
+
+
+@pytest.fixture
+def app(bench, key):
+    file = bench.folder / "app.pem"
+    file.write_text(key, encoding="utf-8")
+    file.chmod(0o600)
+    return file
+
+
+def test_an_app_stands_in_place_of_a_token(bench, app, key):
+    effective = bench.load(APP.replace("repo:acme/app", "org:acme"))
+    assert effective.private_key("github").get_secret_value() == key.strip()
+    assert effective.settings.forge["github"].app_id == 7
+    assert key.splitlines()[1] not in repr(effective)
+    with pytest.raises(KeyError):
+        effective.token("github")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where", "what", "code"),
+    [
+        ("app_id = 7\n", "", "forge.github.private_key_file", "an App that is not named", 3),
+        ('private_key_file = "app.pem"\n', "", "forge.github.private_key", "no private key", 4),
+        ("app_id", 'token_file = "token"\napp_id', "forge.github.app_id", "beside a token", 3),
+        ("repo:acme/app", "enterprise:big", "forge.github.scope", "no App may see to", 3),
+        ("app_id = 7", "app_id = 0", "forge.github.app_id", "greater than or equal to 1", 3),
+        ("scope", 'runner_group = "ci"\nscope', "forge.github.runner_group", "has no runner groups", 3),
+    ],
+)
+def test_half_an_app_and_what_an_app_cannot_do(bench, app, old, new, where, what, code):
+    finding = next(found for found in bench.findings(APP.replace(old, new, 1)) if what in found.what)
+    assert (finding.code, finding.where.partition(" ")[0]) == (code, where)
+    assert finding.todo
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o604])
+def test_a_private_key_that_every_account_can_read_is_refused(bench, app, mode):
+    app.chmod(mode)
+    finding = bench.only(APP)
+    assert finding.code == 4
+    assert "readable by every account" in finding.what
+    assert finding.todo == f"chmod 600 {app}"
+
+
+@pytest.mark.parametrize(
+    "text", ["nonsense", "-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----"]
+)
+def test_what_is_no_private_key_is_refused_and_not_shown(bench, app, text):
+    app.write_text(text, encoding="utf-8")
+    finding = bench.only(APP)
+    assert finding.code == 4
+    assert "no RSA private key" in finding.what
+    assert "AAAA" not in str(finding)
+
+
+def test_organizations_enterprises_and_repositories_by_a_token_with_a_group(bench):
+    scopes = 'scope = ["org:acme", "repo:other/app", "enterprise:big"]\nrunner_group = "Fast ones"'
+    pools = "".join(
+        f'[pools.{name}]\nlabels = ["{name}"]\nruntime = "process"\nscope = "{scope}"\n'
+        for name, scope in (("a", "org:acme"), ("b", "enterprise:big"), ("c", "repo:other/app"))
+    )
+    effective = bench.load(GOOD.partition("[pools")[0].replace('scope = "repo:acme/app"', scopes) + pools)
+    assert [str(effective.scope_of(name)) for name in "abc"] == [
+        "github/org:acme",
+        "github/enterprise:big",
+        "github/repo:other/app",
+    ]
+    assert effective.settings.forge["github"].runner_group == "Fast ones"
