@@ -38,6 +38,9 @@ def parse(arguments: Sequence[str]) -> ChaosOptions:
     parser.add_argument(
         "--time-scale", type=float, default=given.time_scale, help="divides durations above 10 s"
     )
+    parser.add_argument(
+        "--runtime", choices=("process", "docker"), default=given.runtime, help="what runners live in"
+    )
     parser.add_argument("--folder", type=Path, help="keep everything here; else a temporary one")
     return ChaosOptions(**vars(parser.parse_args(arguments)))
 

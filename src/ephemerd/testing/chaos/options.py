@@ -24,6 +24,7 @@ class ChaosOptions:
     commit_kills  how often the daemon is killed in the middle of group commits; 0 leaves that out
     runners       live runners that a restart has to adopt, for the measurement; 0 leaves that out
     folder        where everything is kept; a temporary one if None
+    runtime       what runners live in: process or docker
     """
 
     jobs: int = 300
@@ -35,6 +36,7 @@ class ChaosOptions:
     commit_kills: int = 200
     runners: int = 200
     folder: Path | None = None
+    runtime: str = "process"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,6 +83,7 @@ async def _play_storm(options: ChaosOptions, narrator: Narrator) -> ChaosReport:
             seed=options.seed,
             weather=options.weather,
             time_scale=options.time_scale,
+            runtime=options.runtime,
             folder=_below(options, "storm"),
         )
     )
