@@ -18,6 +18,7 @@ from ephemerd.cli import (
     drain,
     explain,
     images,
+    init,
     install,
     journal,
     lab,
@@ -46,6 +47,7 @@ app = typer.Typer(
 COMMANDS: tuple[tuple[str, Callable[..., Any], str, str], ...] = (
     ("demo", lab.demo, "Watch the main job on this machine, without credentials.", "demo --jobs 20 --seed 3"),
     ("serve", serve.serve, "Run the daemon.", "serve --config /etc/ephemerd/config.toml"),
+    ("init", init.init, "Write a first configuration.", "init --scope acme/app"),
     ("check", check.check, "Check configuration and machine.", "check --config ./ephemerd.toml"),
     ("doctor", doctor.doctor, "Check machine, forges and engines.", "doctor --json"),
     ("status", views.status, "Show health and what goes on.", "status --watch"),

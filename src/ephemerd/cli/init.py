@@ -1,0 +1,249 @@
+"""`init`: write a first configuration and a webhook secret. Few questions, no secret on the screen."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ephemerd.cli import output
+from ephemerd.cli.failure import Exit, Failure, complain
+
+if TYPE_CHECKING:
+    from ephemerd.config.findings import Finding
+    from ephemerd.config.first import First
+
+PRIVATE = 0o600
+SECRET_BYTES = 32
+LONGEST_TOKEN = 4096
+RUNTIMES = ("process", "docker")
+ARCHITECTURES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64", "armv7l": "arm"}
+
+
+Place = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", metavar="FILE", help="Write here; default: where the daemon looks."),
+]
+ScopeName = Annotated[
+    str, typer.Option("--scope", metavar="SCOPE", help="Whose jobs: OWNER/NAME or repo:OWNER/NAME.")
+]
+Server = Annotated[
+    str, typer.Option("--url", metavar="URL", help="API of an Enterprise Server: https://HOST/api/v3.")
+]
+TokenFile = Annotated[
+    Path | None, typer.Option("--token-file", metavar="FILE", help="Where the token is, or will be.")
+]
+TokenStdin = Annotated[
+    bool, typer.Option("--token-stdin", help="Read the token from standard input into its file.")
+]
+Runtime = Annotated[str, typer.Option("--runtime", metavar="RUNTIME", help=f"One of {', '.join(RUNTIMES)}.")]
+Application = Annotated[
+    Path | None, typer.Option("--application", metavar="FOLDER", help="The unpacked runner application.")
+]
+Image = Annotated[str, typer.Option("--image", metavar="IMAGE", help="Image of the runners, for docker.")]
+User = Annotated[str, typer.Option("--user", metavar="ACCOUNT", help="The account that jobs run as.")]
+Root = Annotated[bool, typer.Option("--allow-root", help="Let jobs run as root.")]
+Label = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="LABEL", help="What the runners offer; may be repeated."),
+]
+Most = Annotated[int, typer.Option("--runners", metavar="N", min=1, help="Most runners at one time.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a configuration that is there.")]
+
+
+def init(
+    config: Place = None,
+    scope: ScopeName = "",
+    url: Server = "",
+    token_file: TokenFile = None,
+    token_stdin: TokenStdin = False,
+    runtime: Runtime = "",
+    application: Application = None,
+    image: Image = "",
+    user: User = "",
+    allow_root: Root = False,
+    label: Label = None,
+    runners: Most = 4,
+    yes: Yes = False,
+    force: Force = False,
+) -> int:
+    """Write a first, commented configuration and a secret for webhooks, and say what comes next."""
+    from ephemerd.config.first import DEFAULT_URL, First
+
+    path = _place(config, force=force)
+    asking = _Asking(not yes)
+    scope = _scope(scope or asking.text("Whose jobs (OWNER/NAME of the repository)?", option="--scope"))
+    runtime = _runtime(runtime or asking.text("Runtime, process or docker?", default="process"))
+    process = runtime == "process"
+    if process and not user and not allow_root and os.geteuid() == 0:
+        user = asking.text("Which account do jobs run as (not root)?", option="--user")
+    folder = application or Path("/opt/actions-runner")
+    if process and application is None:
+        folder = Path(asking.text("Folder of the unpacked runner application?", default=str(folder)))
+    token = _token(token_file, path, asking, stdin=token_stdin)
+    system, machine = platform.system().lower(), platform.machine().lower()
+    first = First(
+        scope=scope,
+        url=url or DEFAULT_URL,
+        token_file=token.path,
+        webhook_secret_file=path.with_name("webhook"),
+        pool="macos" if system == "darwin" and process else "linux",
+        labels=tuple(label or _labels(system if process else "linux", machine)),
+        runtime=runtime,
+        user=user,
+        allow_root=allow_root and process,
+        image=image,
+        application=folder.expanduser().absolute(),
+        runners=runners,
+    )
+    left = _write(path, first, token)
+    _tell(path, first, left, named=config is not None)
+    return Exit.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """Where the token's file is, and what to put there; nothing where `value` is empty."""
+
+    path: Path
+    value: str = ""
+
+    def __repr__(self) -> str:
+        return f"_Token({str(self.path)!r})"
+
+
+class _Asking:
+    """Asks on a terminal; without one, or with --yes, takes the default or says which option is missing."""
+
+    def __init__(self, wanted: bool) -> None:
+        self.possible = wanted and sys.stdin.isatty()
+
+    def text(self, question: str, *, default: str = "", option: str = "") -> str:
+        if self.possible:
+            return str(typer.prompt(question, default=default or None, err=True)).strip()
+        if option:
+            what = f"{option} is not given, and there is nobody to ask"
+            raise Failure(Exit.USAGE, what, f"add {option}, or run it on a terminal without --yes")
+        return default
+
+    def hidden(self, question: str) -> str:
+        if not self.possible:
+            return ""
+        return str(typer.prompt(question, default="", hide_input=True, show_default=False, err=True)).strip()
+
+
+def _place(config: Path | None, *, force: bool) -> Path:
+    """Return where to write; Failure 2 where a file is there that may not be replaced."""
+    from ephemerd.config.paths import SYSTEM_CONFIG, config_candidates, is_root
+
+    path = config or (SYSTEM_CONFIG if is_root() else config_candidates(os.environ)[0])
+    path = path.expanduser().absolute()
+    if path.exists() and not force:
+        raise Failure(
+            Exit.USAGE, f"{path} is there already", "add --force to replace it, or name another by --config"
+        )
+    return path
+
+
+def _scope(scope: str) -> str:
+    return scope if ":" in scope else f"repo:{scope}"
+
+
+def _runtime(runtime: str) -> str:
+    if runtime not in RUNTIMES:
+        raise Failure(Exit.USAGE, f"there is no runtime {runtime!r}", f"use one of {', '.join(RUNTIMES)}")
+    return runtime
+
+
+def _labels(system: str, machine: str) -> list[str]:
+    name = {"darwin": "macos"}.get(system, system)
+    return ["self-hosted", name, ARCHITECTURES.get(machine, machine)]
+
+
+def _token(named: Path | None, config: Path, asking: _Asking, *, stdin: bool) -> _Token:
+    """Find the token; it comes from a file, standard input or a hidden answer, never from the command line."""
+    path = (named or config.with_name("token")).expanduser().absolute()
+    if path.exists():
+        if stdin:
+            raise Failure(Exit.USAGE, f"{path} is there already", "leave --token-stdin out, or move it away")
+        return _Token(path)
+    value = sys.stdin.readline(LONGEST_TOKEN).strip() if stdin else ""
+    if stdin and not value:
+        raise Failure(
+            Exit.CREDENTIALS, "there is no token on standard input", "feed it the token on one line"
+        )
+    return _Token(path, value or asking.hidden(f"Token (not shown; empty: put it into {path} later)?"))
+
+
+def _write(path: Path, first: First, token: _Token) -> tuple[Finding, ...]:
+    """Write all files, each whole or not at all; return what `check` still finds. Failure 3 or 5 leaves none
+    of a configuration."""
+    from ephemerd.config.effective import examine
+    from ephemerd.config.findings import Code
+    from ephemerd.config.first import text
+
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    made: list[Path] = []
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if token.value and _private(token.path, token.value + "\n"):
+            made.append(token.path)
+        if _private(first.webhook_secret_file, secrets.token_hex(SECRET_BYTES) + "\n"):
+            made.append(first.webhook_secret_file)
+        beside.unlink(missing_ok=True)
+        made.append(beside)
+        _private(beside, text(first))
+        wrong = [one for one in examine(beside, os.environ).findings if one.code == Code.CONFIGURATION]
+        if wrong:
+            for file in made:
+                file.unlink(missing_ok=True)
+            raise Failure(Exit.CONFIGURATION, f"{_key(wrong[0].where)}: {wrong[0].what}", wrong[0].todo)
+        beside.replace(path)
+    except OSError as error:
+        for file in made:
+            file.unlink(missing_ok=True)
+        what = f"{error.filename or path} cannot be written: {error.strerror}"
+        raise Failure(Exit.ENVIRONMENT, what, "choose another place by --config, or ask root") from None
+    return examine(path, os.environ).findings
+
+
+def _key(where: str) -> str:
+    """Return the key alone: the file that it stood in is not there any more."""
+    return where.partition(" (")[0]
+
+
+def _private(path: Path, text: str) -> bool:
+    """Make a file that its owner alone can read; False where there is one already, which stays."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+    except FileExistsError:
+        return False
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    return True
+
+
+def _tell(path: Path, first: First, left: tuple[Finding, ...], *, named: bool) -> None:
+    """Say what was written, what is left to do, and the next command."""
+    lines = [
+        f"wrote {path}",
+        f"the secret for webhooks is in {first.webhook_secret_file}; GitHub wants it too, under Settings, Webhooks:",
+        "  content type application/json, the event 'Workflow jobs', and an address that leads to port 8080",
+        "  of this machine, such as https://YOUR-NAME/webhooks/github",
+    ]
+    for line in lines:
+        print(output.clean(line))
+    sys.stdout.flush()
+    for one in left:
+        complain(f"{one.where}: {one.what}", one.todo, word="to do" if one.code else "warning")
+    print(output.clean(f"next: ephemerd doctor{f' --config {path}' if named else ''}"), flush=True)
