@@ -179,6 +179,13 @@ def test_a_backup_beside_a_daemon_holds_what_was_committed(cli, path, tmp_path):
     assert asyncio.run(restored()) == ["github/acme/app/7"]
 
 
+def test_a_backup_is_written_where_the_caller_stands(cli, path, monkeypatch):
+    monkeypatch.chdir(path.parent)
+    done = cli("store", "backup", "copy.db", "--store", "state.db")
+    assert done.code == 0, done.err
+    assert cli("store", "check", "--store", "copy.db").code == 0
+
+
 def test_an_older_backup_is_replaced_only_when_asked(cli, path, tmp_path):
     target = tmp_path / "copy.db"
     target.write_text("older")

@@ -123,7 +123,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     """Open a connection in autocommit mode: every transaction here is begun and ended by hand."""
     mode = "ro" if read_only else "rw"
     return sqlite3.connect(
-        f"{path.as_uri()}?mode={mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None
+        f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None
     )
 
 
