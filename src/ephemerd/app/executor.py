@@ -166,6 +166,8 @@ class Executor:
                 return self._forge(command.scope.forge).look_up_runner(command)
             case c.LookUpJob():
                 return self._forge(command.scope.forge).look_up_job(command)
+            case c.LookUpRun():
+                return self._forge(command.scope.forge).look_up_run(command)
             case c.Deregister():
                 return self._forge(command.intent.scope.forge).deregister(command)
             case c.ListRegistrations():
@@ -207,6 +209,8 @@ def unanswered(command: c.Command, fault: Fault) -> e.Event | None:
             return e.RunnerLookedUp(command.runner, command.token, fault=fault)
         case c.LookUpJob():
             return e.JobLookedUp(command.job, command.token, fault=fault)
+        case c.LookUpRun():
+            return e.RunLookedUp(command.job, command.token, fault=fault)
         case c.Deregister():
             intent = command.intent
             return e.FenceAnswered(

@@ -137,6 +137,20 @@ class ForgeCalls:
         else:
             self._inbox.tell(e.JobLookedUp(job, token, report=report))
 
+    async def look_up_run(self, command: c.LookUpRun) -> None:
+        """Get the run of a job: whose work it is."""
+        job, scope, token = command.job, command.scope, command.token
+        try:
+            origin = await self._read(
+                scope, lambda: self.forge.origin(job.repository, command.run), vouches=False
+            )
+        except Gone:
+            self._inbox.tell(e.RunLookedUp(job, token, missing=True))
+        except PortError as error:
+            self._failed(scope, e.RunLookedUp(job, token, fault=error.fault()), error)
+        else:
+            self._inbox.tell(e.RunLookedUp(job, token, origin))
+
     async def deregister(self, command: c.Deregister) -> None:
         """Fence as the intent allows, once; whatever is not a clear answer is NO_ANSWER with its fault."""
         intent, token = command.intent, command.token

@@ -28,12 +28,13 @@ from ephemerd.config.layers import (
     add_file,
     add_flags,
 )
-from ephemerd.config.model import Settings
+from ephemerd.config.model import ForgeSettings, Settings
 from ephemerd.config.paths import config_candidates, runtime_folder, state_folder
 from ephemerd.config.policy import PolicySettings
 from ephemerd.config.secrets import Vault, read_secret
 from ephemerd.config.tomlfile import KeyPath, read_toml
 from ephemerd.config.translate import findings_of, prune
+from ephemerd.domain.access import Access
 from ephemerd.domain.ids import Scope
 from ephemerd.domain.labels import normalise
 from ephemerd.domain.pool import Host, Policy, Pool, Setup
@@ -91,7 +92,8 @@ class Effective:
         """Return what the core needs of it, in the words of the domain; durations in ms."""
         pools = tuple(self._pool(name) for name in self.settings.pools)
         hosts = tuple(Host(name, host.slots or 0) for name, host in self.settings.hosts.items())
-        return Setup(pools, hosts, self._policy())
+        access = tuple(_access(name, forge) for name, forge in self.settings.forge.items())
+        return Setup(pools, hosts, self._policy(), access)
 
     def _pool(self, name: str) -> Pool:
         pool = self.settings.pools[name]
@@ -130,6 +132,18 @@ class Effective:
         from ephemerd.config.show import rows
 
         return rows(self)
+
+
+def _access(name: str, forge: ForgeSettings) -> Access:
+    return Access(
+        forge=name,
+        repositories=forge.repositories,
+        denied=forge.repositories_denied,
+        forks=forge.forks,
+        workflows=forge.workflows,
+        branches=forge.branches,
+        most=forge.repository_runners,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from ephemerd.config.types import (
     Name,
     OptionalDuration,
     OptionalListen,
+    OptionalPositiveCount,
     PositiveCount,
     PositiveDuration,
     Scopes,
@@ -85,8 +86,28 @@ class ForgeSettings(Section):
     )
     repositories: Annotated[tuple[str, ...], Kind("list of patterns")] = Field(
         (),
-        description="Which repositories may use these machines, as OWNER/NAME patterns with *. A repository "
-        "scope that none of them names is refused.",
+        description="Which repositories may use these machines, as OWNER/NAME patterns with *; default: all of the "
+        "scopes. A public repository is served only where it is named here without *. A repository scope that none "
+        "of them allows is refused.",
+    )
+    repositories_denied: Annotated[tuple[str, ...], Kind("list of patterns")] = Field(
+        (), description="Repositories that may not, whatever repositories says."
+    )
+    forks: Annotated[tuple[str, ...], Kind("list of patterns")] = Field(
+        (),
+        description="Repositories whose runs of commits from forks, above all pull requests, are served too. Whoever "
+        "can open one then runs code on these machines.",
+    )
+    workflows: Annotated[tuple[str, ...], Kind("list of patterns")] = Field(
+        (),
+        description="Names of the workflows that are served (the path where one has no name); default: all.",
+    )
+    branches: Annotated[tuple[str, ...], Kind("list of patterns")] = Field(
+        (),
+        description="Branches and tags that are served; default: all. What comes from a fork is on none of them.",
+    )
+    repository_runners: OptionalPositiveCount = Field(
+        None, description="Most runners that are made for one repository at a time, over all pools."
     )
 
 

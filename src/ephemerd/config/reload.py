@@ -17,7 +17,8 @@ from ephemerd.config.tomlfile import KeyPath
 from ephemerd.domain.pool import Setup
 
 PLACE = ("forge", "scope", "host", "runtime")
-LIVE_FORGE_KEYS = ("scope", "repositories", "webhook_secret", "webhook_secret_file")
+ACCESS_KEYS = ("repositories", "repositories_denied", "forks", "workflows", "branches", "repository_runners")
+LIVE_FORGE_KEYS = ("scope", *ACCESS_KEYS, "webhook_secret", "webhook_secret_file")
 LIVE_SERVER_KEYS = ("log_level",)
 ABSENT = "unset"
 
@@ -85,7 +86,8 @@ def compare(now: Running, wanted: Effective) -> Compared:
     setup = wanted.to_setup()
     pools = tuple(pool for pool in setup.pools if _served(pool.name, now, wanted))
     taken = Running(texts, secrets, now.forges, now.runtimes)
-    return Compared(Setup(pools, setup.hosts, setup.policy), (*changes, *told), taken)
+    access = tuple(row for row in setup.access if row.forge in now.forges)
+    return Compared(Setup(pools, setup.hosts, setup.policy, access), (*changes, *told), taken)
 
 
 def _texts(effective: Effective) -> dict[str, str]:

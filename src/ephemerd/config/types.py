@@ -41,7 +41,7 @@ def _listen(text: str) -> str:
     return text.strip()
 
 
-def _optional_listen(value: object) -> object:
+def _unless_none(value: object) -> object:
     return None if isinstance(value, str) and value.strip().lower() == "none" else value
 
 
@@ -104,12 +104,15 @@ Size = Annotated[
 ]
 Count = Annotated[int, Field(ge=0), Kind("number")]
 PositiveCount = Annotated[int, Field(ge=1), Kind("number")]
+OptionalPositiveCount = Annotated[
+    Annotated[int, Field(ge=1)] | None, BeforeValidator(_unless_none), Kind('number or "none"')
+]
 Share = Annotated[float, Field(ge=0, lt=1), Kind("share, 0 to 1")]
 Rate = Annotated[float, Field(gt=0), Kind("number a second")]
 Listen = Annotated[str, AfterValidator(_listen), Kind("HOST:PORT")]
 OptionalListen = Annotated[
     Annotated[str, AfterValidator(_listen)] | None,
-    BeforeValidator(_optional_listen),
+    BeforeValidator(_unless_none),
     Kind('HOST:PORT or "none"'),
 ]
 StoreUrl = Annotated[str, AfterValidator(_store), Kind("sqlite:///PATH")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ephemerd.core import lifecycle, listings, plan, scopes
+from ephemerd.core import access, lifecycle, listings, plan, scopes
 from ephemerd.core.events import Booted, MachineSlept
 from ephemerd.core.evolve import replace
 from ephemerd.core.rows import HostRow, PoolRow
@@ -82,6 +82,8 @@ def _configured_scopes(setup: Setup) -> list[Scope]:
 
 def configure(t: Turn, setup: Setup) -> None:
     """Take in a configuration: pools and hosts that are no longer there keep what they have."""
+    setup = replace(setup, access=tuple(sorted(setup.access, key=lambda row: row.forge)))
+    access.take_in(t, setup)
     t.state.setup = setup
     t.put_policy(setup.policy)
     pools = {pool.name: pool for pool in setup.pools}
@@ -107,6 +109,7 @@ def configure(t: Turn, setup: Setup) -> None:
         t.count("dispatches_total", 0, pool=pool.name)
         t.count("wasted_dispatches_total", 0, pool=pool.name)
     plan.relink(t)
+    access.review(t)
 
 
 def _at_rest(t: Turn, row: Runner) -> bool:

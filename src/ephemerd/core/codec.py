@@ -15,6 +15,7 @@ from ephemerd.core import plain as values
 from ephemerd.core.commands import Command
 from ephemerd.core.events import Event
 from ephemerd.core.rows import ClassRow, HostRow, PoolRow, ScopeRow
+from ephemerd.domain.access import Access
 from ephemerd.domain.job import Job
 from ephemerd.domain.pool import Policy
 from ephemerd.domain.runner import Decision, Runner
@@ -26,6 +27,7 @@ Plain = dict[str, Any]
 # What a row of each kind is: a dataclass, or None where the row is plain data itself, which is then kept as
 # {"value": row}. JSON knows no tuples: in plain rows they come back as lists.
 ROW_CLASSES: dict[str, type | None] = {
+    "access": Access,
     "class": ClassRow,
     "counter": None,
     "host": HostRow,

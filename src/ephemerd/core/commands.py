@@ -71,6 +71,16 @@ class LookUpJob:
 
 
 @dataclass(frozen=True, slots=True)
+class LookUpRun:
+    """One GET of the job's run: whose work is it? Answered by `RunLookedUp`."""
+
+    job: JobKey
+    run: int
+    scope: Scope
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
 class Deregister:
     """Ask the forge to deregister, as the intent allows; answered by `FenceAnswered`."""
 
@@ -123,6 +133,7 @@ Command = (
     | ProbeRunner
     | LookUpRunner
     | LookUpJob
+    | LookUpRun
     | Deregister
     | Destroy
     | WatchRunner

@@ -13,7 +13,7 @@ from enum import Enum
 
 from ephemerd.domain.errors import Fault
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
-from ephemerd.domain.job import JobReport, Told
+from ephemerd.domain.job import JobReport, Origin, Told
 from ephemerd.domain.pool import Setup
 from ephemerd.domain.runner import FenceAnswer
 from ephemerd.domain.verdict import ProbeReport, Sign
@@ -78,6 +78,17 @@ class JobLookedUp:
     job: JobKey
     token: int
     report: JobReport | None = None
+    missing: bool = False
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunLookedUp:
+    """Answer to `LookUpRun`: whose work the job's run is, `missing` (the run is not found), or a fault."""
+
+    job: JobKey
+    token: int
+    origin: Origin | None = None
     missing: bool = False
     fault: Fault | None = None
 
@@ -310,6 +321,7 @@ Event = (
     | MachineSlept
     | JobReported
     | JobLookedUp
+    | RunLookedUp
     | Registered
     | RegistrationFailed
     | NameLookedUp

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ephemerd.core import gate, holding, jobs, lifecycle, nominate, scopes, signs
+from ephemerd.core import gate, holding, lifecycle, nominate, scopes, signs
+from ephemerd.core.asking import ask
 from ephemerd.core.commands import ProbeRunner
 from ephemerd.core.index import Group, is_supply
 from ephemerd.core.turn import Turn
@@ -159,7 +160,7 @@ def _who_is_it(t: Turn, row: Runner) -> None:
             if job.status is not JobStatus.QUEUED or job.confirmed >= certain:
                 continue
             if job.asked is None and scopes.is_open(t, row.scope):
-                jobs.ask(t, job, "name")
+                ask(t, job, "name")
             return
     t.change_runner(row, consumes=False)
 

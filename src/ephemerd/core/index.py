@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ephemerd.core.line import Line
+from ephemerd.domain.access import Refusal
 from ephemerd.domain.ids import JobKey, RunnerId
 from ephemerd.domain.job import ENDED_STATUSES, Job, JobStatus
 from ephemerd.domain.labels import SEPARATOR
@@ -29,6 +30,15 @@ class Group:
     pools: tuple[str, ...] = ()
     queued: Line = field(default_factory=Line)
     unmatched: int = 0
+
+
+Run = tuple[str, str, int]
+"""A run of a workflow: forge, repository, the forge's id of it."""
+
+
+def run_of(job: Job) -> Run:
+    """Return the run that a job belongs to."""
+    return (job.key.forge, job.key.repository, job.run_id)
 
 
 def group_name(job: Job) -> str:
@@ -66,6 +76,9 @@ class Index:
     by_status: dict[str, int] = field(default_factory=dict)
     by_state: dict[tuple[str, str], int] = field(default_factory=dict)
     leftover: dict[str, int] = field(default_factory=dict)
+    refused: dict[JobKey, None] = field(default_factory=dict)
+    unsure: dict[Run, dict[JobKey, None]] = field(default_factory=dict)
+    by_repository: dict[tuple[str, str], int] = field(default_factory=dict)
     dirty_groups: dict[str, None] = field(default_factory=dict)
     dirty_pools: dict[str, None] = field(default_factory=dict)
 
@@ -90,6 +103,8 @@ class Index:
         if row.state in HOLDS_SLOT:
             _member(self.live.setdefault(pool, {}), row.id, sign)
             _bump(self.held, row.host, sign)
+            if (job := row.job or row.intent) is not None:
+                _bump_pair(self.by_repository, (job.forge, job.repository.lower()), sign)
         elif row.state is RunnerState.ABANDONED:
             _bump(self.abandoned, row.host, sign)
         if row.intent is not None and row.state in HOLDS_SLOT:
@@ -110,7 +125,7 @@ class Index:
             if row is not None and row.asking == "confirm":
                 _bump(self.reserved, host(row.pool), sign)
                 _bump(self.asked, group_name(row), sign)
-        if old is not None and new is not None and (old.status, old.labels) == (new.status, new.labels):
+        if old is not None and new is not None and _standing(old) == _standing(new):
             return
         if old is not None:
             self._job(old, -1)
@@ -126,12 +141,23 @@ class Index:
 
     def _job(self, row: Job, sign: int) -> None:
         _bump(self.by_status, row.status.value, sign)
-        if row.status is JobStatus.QUEUED:
+        if row.status is JobStatus.QUEUED and row.refused:
+            self._refused(row, sign)
+        elif row.status is JobStatus.QUEUED:
             self._queued(row, sign)
         elif row.status is JobStatus.RUNNING:
             _member_job(self.running, row.key, sign)
         elif row.status in ENDED_STATUSES:
             _member_job(self.finished, row.key, sign)
+
+    def _refused(self, row: Job, sign: int) -> None:
+        _member_job(self.refused, row.key, sign)
+        if row.refused == Refusal.UNKNOWN.value:
+            run = run_of(row)
+            members = self.unsure.setdefault(run, {})
+            _member_job(members, row.key, sign)
+            if not members:
+                del self.unsure[run]
 
     def _queued(self, row: Job, sign: int) -> None:
         name = group_name(row)
@@ -150,7 +176,13 @@ class Index:
 
 def _place(row: Runner) -> tuple[object, ...]:
     """Return everything of a row that an index rests on."""
-    return (row.state, is_supply(row), row.consumes, row.registration, row.pool, row.host, row.intent)
+    place = (row.state, is_supply(row), row.consumes, row.registration, row.pool, row.host, row.intent)
+    return (*place, row.job)
+
+
+def _standing(row: Job) -> tuple[object, ...]:
+    """Return everything of a job's row that an index rests on, but for its question."""
+    return (row.status, row.labels, row.refused, row.run_id)
 
 
 def _member(members: dict[RunnerId, None], name: RunnerId, sign: int) -> None:

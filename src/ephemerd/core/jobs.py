@@ -6,8 +6,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from ephemerd.core import scopes, signs
-from ephemerd.core.commands import LookUpJob
+from ephemerd.core import access, scopes, signs
+from ephemerd.core.asking import REPEATED, WAITING_AGAIN, ask
 from ephemerd.core.events import JobLookedUp, JobReported, JobsRead
 from ephemerd.core.evolve import replace
 from ephemerd.core.transitions import move_job
@@ -16,9 +16,6 @@ from ephemerd.domain.ids import JobKey, RunnerId, Scope
 from ephemerd.domain.job import ForgeStatus, Job, JobReport, JobStatus, Told
 from ephemerd.domain.labels import normalise
 from ephemerd.domain.runner import Runner
-
-WAITING_AGAIN = 30_000
-"""DOMAIN.md section 2: a question about a waiting job that failed is asked again after so many ms."""
 
 ASK_AT_ONCE = 50
 """How many jobs that a listing did not show are asked about after it."""
@@ -57,7 +54,8 @@ def apply(t: Turn, report: JobReport, told: Told) -> None:
             return
         job = _create(t, key, report)
     else:
-        job = _advance(t, job, report, told)
+        job = _advance(t, access.learn(job, report.origin), report, told)
+    access.judge(t, job)
     _bind(t, job, report, told)
 
 
@@ -76,10 +74,11 @@ def _create(t: Turn, key: JobKey, report: JobReport) -> Job:
         attempt=report.attempt,
         started=t.now if status is JobStatus.RUNNING else None,
     )
+    job = access.learn(job, report.origin)
     if status is JobStatus.DONE:
         job = replace(job, ended=t.now, conclusion=report.conclusion)
         _count_end(t, job, "")
-    return t.put_job(job)
+    return job
 
 
 def _advance(t: Turn, job: Job, report: JobReport, told: Told) -> Job:
@@ -158,6 +157,7 @@ def _bind(t: Turn, job: Job, report: JobReport, told: Told) -> None:
         return
     if job.ours != found.id:
         job = t.change_job(job, ours=found.id)
+        access.taken(t, job)
     signs.named(t, found, job, over=report.status is ForgeStatus.COMPLETED, told=told)
 
 
@@ -173,25 +173,6 @@ def _known_to_have(t: Turn, job: Job, report: JobReport) -> Runner | None:
         return None
     row = t.state.runners.get(job.ours)
     return row if row is not None and row.job == job.key else None
-
-
-def ask(t: Turn, job: Job, why: str, pool: str = "") -> bool:
-    """Ask the forge about a job, once at a time; say whether the question went out."""
-    scope = t.state.scope_for(job.key, pool)
-    if job.asked is not None and why == "waiting":
-        t.change_job(job, ask_again=t.now + WAITING_AGAIN)
-    if scope is None and job.ask_again is not None:
-        t.change_job(job, ask_again=None)
-    if job.asked is not None or scope is None:
-        return False
-    if not scopes.may_call(t, scope):
-        if why in ("waiting", "gone"):
-            t.change_job(job, ask_again=t.now + WAITING_AGAIN)
-        return False
-    token = t.draw("token")
-    t.change_job(job, asked=t.now, asking=why, pool=pool, token=token, ask_again=None)
-    t.send(LookUpJob(job.key, scope, token))
-    return True
 
 
 def ask_unlisted(t: Turn, scope: Scope, since: int) -> None:
@@ -219,6 +200,9 @@ def _open_jobs(t: Turn, scope: Scope) -> Iterator[Job]:
         if scope.serves(group.sample):
             for key in group.queued:
                 yield t.state.jobs[key]
+    for key in t.state.index.refused:
+        if scope.serves(key):
+            yield t.state.jobs[key]
 
 
 def on_looked_up(t: Turn, event: JobLookedUp) -> None:
@@ -260,7 +244,7 @@ def _missed(t: Turn, job: Job, why: str) -> None:
 def _unanswered(t: Turn, job: Job, why: str) -> None:
     if why == "confirm":
         waive(t, job)
-    elif why in ("waiting", "gone"):
+    elif why in REPEATED:
         t.change_job(job, ask_again=t.now + WAITING_AGAIN)
 
 
@@ -281,7 +265,10 @@ def due(t: Turn, job: Job) -> None:
         _touch_consuming(t, job)
         job = t.state.jobs[job.key]
     if job.ask_again is not None and t.now >= job.ask_again:
-        ask(t, job, "gone" if job.missing is not None else "waiting")
+        if job.missing is None and job.refused == access.UNKNOWN and job.status is JobStatus.QUEUED:
+            access.find_out(t, t.change_job(job, ask_again=None))
+        else:
+            ask(t, job, "gone" if job.missing is not None else "waiting")
     t.schedule_job(t.state.jobs[job.key])
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from ephemerd.core import (
+    access,
     boot,
     codec,
     examine,
@@ -75,6 +76,7 @@ class Core:
         """Return all rows in plain form, from which `Core(rows)` builds an equal core."""
         state = self.state
         rows: dict[str, dict[str, Any]] = {
+            "access": {row.forge: codec.encode_row("access", row) for row in state.setup.access},
             "runner": {name: codec.encode_row("runner", row) for name, row in state.runners.items()},
             "job": {str(key): codec.encode_row("job", row) for key, row in state.jobs.items()},
             "scope": {name: codec.encode_row("scope", row) for name, row in state.scopes.items()},
@@ -150,6 +152,8 @@ def dispatch(t: Turn, event: ev.Event) -> None:
             rearm(t)
         case ev.JobLookedUp():
             jobs.on_looked_up(t, event)
+        case ev.RunLookedUp():
+            access.on_run_looked_up(t, event)
         case ev.ScopeAnswered():
             _scope_answered(t, event)
         case ev.CordonOrdered() | ev.DrainOrdered():

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-from ephemerd.core import holding, jobs, scopes
+from ephemerd.core import access, holding, scopes
+from ephemerd.core.asking import ask
 from ephemerd.core.commands import Register
 from ephemerd.core.index import Group
 from ephemerd.core.matching import match
@@ -115,7 +116,7 @@ def _match_component(t: Turn, start: str, seen: dict[str, None]) -> None:
     for name, group in sorted(groups.items()):
         group.unmatched = demand[name]
         holding.review(t, group)
-        if group.unmatched > 0:
+        if group.unmatched > 0 and not access.full(t.state, group.sample):
             _ask_for_room(t, group)
     for pool in sorted(pools):
         _mark_spares(t, pool, used.get(pool, 0))
@@ -184,7 +185,7 @@ def provision(t: Turn) -> bool:
         acted = True
         _, group, pool, job = best
         if _needs_word(t, job):
-            asked = jobs.ask(t, job, "confirm", pool.name)
+            asked = ask(t, job, "confirm", pool.name)
             assert asked, "a pool that is ready can be asked for, and the next job has no question out"
             continue
         _plan(t, group, pool, job)
@@ -201,7 +202,7 @@ def _needs_word(t: Turn, job: Job) -> bool:
 
 def _place(t: Turn, group: Group) -> tuple[Pool, Job] | None:
     """Return where the next runner for the class would go and for which job, or None."""
-    if not holding.allows(t, group) or group.unmatched <= t.state.index.asked.get(group.name, 0):
+    if not _allows(t, group) or group.unmatched <= t.state.index.asked.get(group.name, 0):
         return None
     for name in group.pools:
         pool = t.state.pools[name].pool
@@ -209,6 +210,11 @@ def _place(t: Turn, group: Group) -> tuple[Pool, Job] | None:
             job = _next_job(t, group)
             return (pool, job) if job is not None else None
     return None
+
+
+def _allows(t: Turn, group: Group) -> bool:
+    """Say whether another runner may be made for the class: nobody holds back, and its repository has room."""
+    return holding.allows(t, group) and not access.full(t.state, group.sample)
 
 
 def ready(t: Turn, pool: Pool) -> bool:
@@ -290,7 +296,7 @@ def _is_wanted(t: Turn, pool: Pool) -> bool:
     itself always has: while it is held back or backs off, spares would only be matched to it. Demand of
     others has where they could use the slot."""
     for group in t.state.index.groups.values():
-        allowed = holding.allows(t, group)
+        allowed = _allows(t, group)
         if pool.name in group.pools and (group.unmatched > 0 or not allowed):
             return True
         if group.unmatched <= 0 or not allowed:
@@ -319,8 +325,8 @@ def discharged(t: Turn, row: Runner) -> bool:
 
 
 def is_discharged(t: Turn, intent: JobKey | None) -> bool:
-    """Say whether a job is no demand: started, done, gone, waiting, or not known."""
+    """Say whether a job is no demand: started, done, gone, waiting, refused, or not known."""
     if intent is None:
         return True
     job = t.state.jobs.get(intent)
-    return job is None or job.status.value != "queued"
+    return job is None or job.status.value != "queued" or bool(job.refused)

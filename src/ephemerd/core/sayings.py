@@ -31,7 +31,7 @@ def subject_of(event: ev.Event) -> str:
         return str(runner)
     if isinstance(event, ev.JobReported):
         return str(event.report.key)
-    return str(event.job) if isinstance(event, ev.JobLookedUp) else ""
+    return str(event.job) if isinstance(event, ev.JobLookedUp | ev.RunLookedUp) else ""
 
 
 def say(event: ev.Event, subject: str = "") -> Said:
@@ -130,6 +130,18 @@ def _job_looked_up(event: ev.JobLookedUp, subject: str) -> Said:
     if event.missing:
         return Said("asked about the job, the forge did not find it, though the repository answers")
     return Said(f"asked about the job, the forge gave no usable answer: {_fault(event.fault)}")
+
+
+@_say.register
+def _run_looked_up(event: ev.RunLookedUp, subject: str) -> Said:
+    if event.missing:
+        return Said("asked whose work its run is, the forge did not find the run")
+    if event.origin is None:
+        return Said(f"asked whose work its run is, the forge gave no usable answer: {_fault(event.fault)}")
+    kind = {True: "a public repository", False: "a repository that is not public", None: "a repository"}
+    fork = ", its commit from a fork" if event.origin.fork else ""
+    branch = f", branch {event.origin.branch}" if event.origin.branch else ""
+    return Said(f"asked whose work its run is, the forge said: of {kind[event.origin.public]}{branch}{fork}")
 
 
 @_say.register

@@ -139,6 +139,7 @@ def load(rows: Rows) -> State:
         pools=tuple(row.pool for row in state.pools.values() if row.configured),
         hosts=tuple(Host(row.name, row.slots) for row in state.hosts.values() if row.configured),
         policy=rows.get("policy", {}).get("policy", Policy()),
+        access=tuple(row for _, row in sorted(rows.get("access", {}).items())),
     )
     state.counters.update(sorted(rows.get("counter", {}).items()))
     state.meta.update(sorted(rows.get("meta", {}).items()))

@@ -10,6 +10,7 @@ from ephemerd.core.evolve import replace
 from ephemerd.core.rows import ClassRow, HostRow, PoolRow, ScopeRow
 from ephemerd.core.state import State
 from ephemerd.core.step import Note, Step
+from ephemerd.domain.access import Access
 from ephemerd.domain.ids import JobKey, RunnerId
 from ephemerd.domain.job import Job
 from ephemerd.domain.pool import Policy
@@ -124,6 +125,10 @@ class Turn:
     def put_policy(self, row: Policy) -> None:
         """Keep the policy, so that the rows alone give an equal core."""
         self._changed["policy", "policy"] = row
+
+    def put_access(self, forge: str, row: Access | None) -> None:
+        """Keep, or forget (None), who may use the runners of a forge."""
+        self._changed["access", forge] = row
 
     def set_meta(self, name: str, value: Any) -> None:
         self.state.meta[name] = value

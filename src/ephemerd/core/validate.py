@@ -10,6 +10,12 @@ from ephemerd.domain.job import ENDED_STATUSES, JobStatus
 from ephemerd.domain.labels import SEPARATOR
 from ephemerd.domain.runner import FINAL, HOLDS_SLOT, UNBOUND, Runner, RunnerState
 
+COUNTED = (
+    *("held", "reserved", "asked", "abandoned", "by_status", "by_state"),
+    *("registrations", "unsure", "by_repository"),
+)
+"""What of the index is compared as a whole with a recount."""
+
 
 def validate(state: State) -> list[str]:
     """Return every problem found, empty where there is none. O(everything): for tests and the end."""
@@ -33,11 +39,13 @@ def _recount(state: State) -> Iterator[str]:
         have = {pool: sorted(members) for pool, members in getattr(kept, name).items() if members}
         if want != have:
             yield f"index {name}: {have} kept, {want} counted"
-    for name in ("held", "reserved", "asked", "abandoned", "by_status", "by_state", "registrations"):
+    for name in COUNTED:
         if getattr(fresh, name) != getattr(kept, name):
             yield f"index {name}: {getattr(kept, name)} kept, {getattr(fresh, name)} counted"
     if sorted(fresh.running) != sorted(kept.running):
         yield f"index running: {len(kept.running)} kept, {len(fresh.running)} counted"
+    if sorted(fresh.refused) != sorted(kept.refused):
+        yield f"index refused: {len(kept.refused)} kept, {len(fresh.refused)} counted"
     if sorted(fresh.finished) != sorted(kept.finished):
         yield f"index finished: {len(kept.finished)} kept, {len(fresh.finished)} counted"
     queued = {name: sorted(group.queued) for name, group in kept.groups.items() if group.queued}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ephemerd.core import holding, plan
+from ephemerd.core import access, holding, plan
 from ephemerd.core.index import Group, group_name
 from ephemerd.core.state import State
 from ephemerd.core.turn import Turn
@@ -20,6 +20,8 @@ def why_waiting(state: State, key: JobKey, now: int) -> str:
         return "the forge holds it for an approval or a wait timer"
     if job.status is not JobStatus.QUEUED:
         return ""
+    if job.refused:
+        return access.why(state, job)
     group = state.index.groups.get(group_name(job))
     if group is None or not group.pools:
         return not_served(state, job)
@@ -30,6 +32,8 @@ def why_waiting(state: State, key: JobKey, now: int) -> str:
     if job.not_before > now:
         return f"its last try was in vain; next try in {(job.not_before - now) // 1000} s"
     turn = Turn(state, now)
+    if access.full(state, key):
+        return f"{key.repository} has as many runners as forge.{key.forge}.repository_runners allows"
     if not holding.allows(turn, group):
         return "the forge seems to hold back: a listening runner of its class has not been taken"
     return _why_not_ready(turn, group)

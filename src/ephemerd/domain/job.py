@@ -27,6 +27,17 @@ class Told(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose work a run is, as far as it was told: `public` of its repository, `fork` where its commit is from
+    another repository than the one it runs in (None: not told); the branch's and the workflow's name, or ""."""
+
+    public: bool | None = None
+    fork: bool | None = None
+    branch: str = ""
+    workflow: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class JobReport:
     """What the forge said of a job at one moment. `runner_name` "" and id 0 have become None."""
 
@@ -39,6 +50,7 @@ class JobReport:
     runner_name: str | None = None
     runner_id: int | None = None
     conclusion: str | None = None
+    origin: Origin = Origin()
 
 
 class JobStatus(Enum):
@@ -62,12 +74,14 @@ class Job:
     confirmed   when the forge last said (delivery, listing, look-up) that the job is as it is here
     asked       when a question about the job went out and no answer has come; None otherwise
     missing     when the forge first answered "not found" in a row; None otherwise
-    asking      why: "confirm" (for pool `pool`, whose slot is reserved), "waiting", "gone" or "name";
+    asking      why: "confirm" (for pool `pool`, whose slot is reserved), "waiting", "gone", "name" or "origin";
                 `token` numbers the question; `ask_again` when it is to be asked once more
     waived      the forge could not confirm it, and a runner may be made all the same
     unconfirmed when a runner was last made although the forge could not confirm the job
     remade      when a runner was last made for the job after one had expired untaken
     not_before  its own backoff: no runner is made for it before
+    public, fork, branch, workflow  whose work it is (`Origin`), None or "" while that was not told
+    refused     the `Refusal` by which no runner is made for it while it is queued; "" where it is served
     """
 
     key: JobKey
@@ -95,3 +109,8 @@ class Job:
     unconfirmed: int | None = None
     remade: int | None = None
     not_before: int = 0
+    public: bool | None = None
+    fork: bool | None = None
+    branch: str = ""
+    workflow: str = ""
+    refused: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from ephemerd.domain.access import Access
 from ephemerd.domain.ids import Scope
 
 SECOND = 1_000
@@ -101,8 +102,12 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Everything a person configured that the core needs, as one value (it travels in an event)."""
+    """Everything a person configured that the core needs, as one value (it travels in an event).
+
+    `access` by forge; a forge that is not in it serves everybody.
+    """
 
     pools: tuple[Pool, ...]
     hosts: tuple[Host, ...]
     policy: Policy
+    access: tuple[Access, ...] = ()

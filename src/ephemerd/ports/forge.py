@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
-from ephemerd.domain.job import JobReport
+from ephemerd.domain.job import JobReport, Origin
 from ephemerd.domain.permit import FenceIntent
 from ephemerd.domain.runner import FenceAnswer
 
@@ -86,6 +86,10 @@ class Forge(Protocol):
 
     async def job(self, key: JobKey) -> JobReport:
         """Get one job; `Gone` only where the repository itself answers and the job is not there."""
+        ...
+
+    async def origin(self, repository: str, run: int) -> Origin:
+        """Get whose work a run is: every field is told, by one call. `Gone` where the run is not found."""
         ...
 
     async def active_jobs(self, scope: Scope) -> list[JobReport]:

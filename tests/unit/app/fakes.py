@@ -9,7 +9,7 @@ from typing import Any
 
 from ephemerd.core.events import FoundEnvironment
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
-from ephemerd.domain.job import ForgeStatus, JobReport
+from ephemerd.domain.job import ForgeStatus, JobReport, Origin
 from ephemerd.domain.permit import FenceIntent, Permit
 from ephemerd.domain.pool import Host, Policy, Pool, Setup
 from ephemerd.domain.runner import FenceAnswer
@@ -276,6 +276,10 @@ class FakeForge:
 
     async def job(self, job: JobKey) -> JobReport:
         answer: JobReport = await self._answer("job", Gone("no such job"), job)
+        return answer
+
+    async def origin(self, repository: str, run: int) -> Origin:
+        answer: Origin = await self._answer("origin", Gone("no such run"), repository, run)
         return answer
 
     async def active_jobs(self, scope: Scope) -> list[JobReport]:

@@ -16,7 +16,7 @@ from ephemerd.core import commands as c
 from ephemerd.core import events as e
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
-from ephemerd.domain.job import ForgeStatus
+from ephemerd.domain.job import ForgeStatus, Origin
 from ephemerd.domain.permit import FenceIntent, Permit, Warrant
 from ephemerd.domain.pool import Policy
 from ephemerd.domain.runner import FenceAnswer
@@ -160,13 +160,14 @@ async def test_the_name_looked_up_gives_the_registration(bench):
     ],
 )
 async def test_every_failed_call_is_answered_by_its_remedy(bench, error, remedy):
-    for call in ("register", "find", "runner", "job", "runners", "active_jobs", "deregister"):
+    for call in ("register", "find", "runner", "job", "origin", "runners", "active_jobs", "deregister"):
         bench.forge.answers[call] = error
     told = await bench.answers(
         register(),
         c.LookUpName(R, SCOPE),
         c.LookUpRunner(R, SCOPE, 1, 7),
         c.LookUpJob(key(), SCOPE, 8),
+        c.LookUpRun(key(), 7, SCOPE, 8),
         c.ListRegistrations(SCOPE),
         c.ListJobs(SCOPE),
         c.Deregister(intent(), 9),
@@ -176,6 +177,7 @@ async def test_every_failed_call_is_answered_by_its_remedy(bench, error, remedy)
         e.NameLookedUp,
         e.RunnerLookedUp,
         e.JobLookedUp,
+        e.RunLookedUp,
         e.RegistrationsListed,
         e.JobsListed,
         e.FenceAnswered,
@@ -184,6 +186,14 @@ async def test_every_failed_call_is_answered_by_its_remedy(bench, error, remedy)
     (fenced,) = [event for event in told if isinstance(event, e.FenceAnswered)]
     assert fenced.answer is FenceAnswer.NO_ANSWER
     assert fenced.token == 9
+
+
+async def test_whose_work_a_run_is(bench):
+    (told,) = await bench.answers(c.LookUpRun(key(), 7, SCOPE, 3))
+    assert told == e.RunLookedUp(key(), 3, missing=True)
+    bench.forge.answers["origin"] = Origin(public=False, fork=True)
+    (told,) = await bench.answers(c.LookUpRun(key(), 7, SCOPE, 4))
+    assert told == e.RunLookedUp(key(), 4, Origin(public=False, fork=True))
 
 
 async def test_a_limit_is_told_after_its_answer_with_its_end(bench):
@@ -507,6 +517,7 @@ async def test_close_cancels_what_is_under_way(bench):
         c.ProbeRunner(R, "linux", "e", 1),
         c.LookUpRunner(R, SCOPE, 1, 1),
         c.LookUpJob(key(), SCOPE, 1),
+        c.LookUpRun(key(), 7, SCOPE, 1),
         c.Deregister(intent(), 1),
         c.Destroy(permit(), "linux"),
         c.ListEnvironments("local"),

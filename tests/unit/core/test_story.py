@@ -14,7 +14,7 @@ from ephemerd.core.spans import span
 from ephemerd.core.story import Entry, tell
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
-from ephemerd.domain.job import ForgeStatus, JobReport, Told
+from ephemerd.domain.job import ForgeStatus, JobReport, Origin, Told
 from ephemerd.domain.pool import Host, Policy, Pool, Setup
 from ephemerd.domain.runner import Decision, FenceAnswer
 from ephemerd.domain.verdict import Evidence, Files, Listing, ProbeReport, Sign, Verdict, Via
@@ -103,6 +103,22 @@ SENTENCES: list[tuple[ev.Event, str]] = [
     (
         ev.JobLookedUp(JOB, 1, report=report(ForgeStatus.QUEUED)),
         "asked about the job, the forge said that it is queued, asking for linux, x64",
+    ),
+    (
+        ev.RunLookedUp(JOB, 1, Origin(public=True, fork=True, branch="wip")),
+        "asked whose work its run is, the forge said: of a public repository, branch wip, its commit from a fork",
+    ),
+    (
+        ev.RunLookedUp(JOB, 1, Origin(public=False)),
+        "asked whose work its run is, the forge said: of a repository that is not public",
+    ),
+    (ev.RunLookedUp(JOB, 1, missing=True), "asked whose work its run is, the forge did not find the run"),
+    (
+        ev.RunLookedUp(JOB, 1, fault=TIMEOUT),
+        (
+            "asked whose work its run is, the forge gave no usable answer: timed out "
+            "(no usable answer, it may have happened)"
+        ),
     ),
     (
         ev.JobLookedUp(JOB, 1, missing=True),
@@ -280,6 +296,7 @@ def test_hard_and_soft_signs_are_told_apart():
         (ev.Registered(R, 1), str(R)),
         (ev.JobReported(report(ForgeStatus.QUEUED), Told.WEBHOOK), str(JOB)),
         (ev.JobLookedUp(JOB, 1), str(JOB)),
+        (ev.RunLookedUp(JOB, 1), str(JOB)),
         (ev.KillOrdered("ann", R, "x"), str(R)),
         (ev.Woke(), ""),
         (ev.JobsListed(SCOPE, 3), ""),

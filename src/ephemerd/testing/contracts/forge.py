@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
@@ -208,7 +209,14 @@ async def a_queued_job_is_seen(stage: Stage) -> None:
     holds(normalise(report.labels) == normalise(LABELS), f"its labels are those it asks for: {report.labels}")
     holds(report.runner_name is None and report.runner_id is None, "nobody has it")
     holds(report.conclusion is None, "it has not ended")
-    holds(await stage.forge.active_jobs(stage.scope) == [report], "the list says the same")
+    (listed,) = await stage.forge.active_jobs(stage.scope)
+    holds(replace(listed, origin=report.origin) == report, "the list says the same")
+    origin = await stage.forge.origin(key.repository, report.run_id)
+    holds(listed.origin == origin, f"list and run say the same of its origin: {listed.origin}, {origin}")
+    holds(origin.public is not None and origin.fork is not None, f"whose work it is is told: {origin}")
+    await fails(
+        Gone, stage.forge.origin(key.repository, report.run_id + 1_000_000), "a run that is not there"
+    )
 
 
 async def a_job_that_is_not_there_is_gone_only_where_its_repository_is(stage: Stage) -> None:
@@ -281,7 +289,8 @@ async def a_runner_that_holds_a_job_is_not_let_go(stage: Stage) -> None:
         )
         holds(answer is FenceAnswer.REFUSED, f"a runner that holds a job is not let go: {answer}")
     listed = await stage.forge.active_jobs(stage.scope)
-    holds(_of(listed, key) == [report], f"the job still runs on it: {listed}")
+    plain = [replace(one, origin=report.origin) for one in _of(listed, key)]
+    holds(plain == [report], f"the job still runs on it: {listed}")
     await stage.release(key)
     ended = await stage.forge.job(key)
     holds(ended.status is ForgeStatus.COMPLETED and bool(ended.conclusion), f"the job has ended: {ended}")

@@ -121,7 +121,8 @@ class Admin:
         repository = self._repository(body)
         limit = body.get("max_parallel")
         groups = [specs] if body.get("one_run", True) else [[one] for one in specs]
-        runs = [self.world.queue_run(repository, group, max_parallel=limit) for group in groups]
+        whose = {"fork": str(body.get("fork", "")), "branch": str(body.get("branch", "main"))}
+        runs = [self.world.queue_run(repository, group, max_parallel=limit, **whose) for group in groups]
         return {"runs": [run.id for run in runs], "jobs": [job.id for run in runs for job in run.jobs]}
 
     async def cancel(self, request: Request, body: Json) -> Json:

@@ -48,6 +48,7 @@ class Repository:
     owner: str
     name: str
     private: bool = True
+    forks: int = 0
     hooks: dict[int, Hook] = field(default_factory=dict)
     runners: dict[int, Runner] = field(default_factory=dict)
     runs: dict[int, Run] = field(default_factory=dict)
@@ -61,13 +62,16 @@ class Repository:
 
 @dataclass(slots=True)
 class Run:
-    """A workflow run: jobs by attempt, the newest attempt last."""
+    """A workflow run: jobs by attempt, the newest attempt last. `fork` is the repository that its commit is from
+    where that is another one (`deleted` where it is gone)."""
 
     id: int
     repository: Repository
     name: str
     created_at: float
     max_parallel: int | None = None
+    fork: str = ""
+    branch: str = "main"
     attempt: int = 1
     jobs: list[Job] = field(default_factory=list)
 

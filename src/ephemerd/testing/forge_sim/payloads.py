@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import zlib
 from datetime import UTC, datetime
 from typing import Any
 
@@ -154,13 +155,13 @@ def repository_json(base: str, repository: Repository) -> Json:
         "has_downloads": True,
         "has_wiki": True,
         "has_pages": False,
-        "forks_count": 0,
+        "forks_count": repository.forks,
         "mirror_url": None,
         "archived": False,
         "disabled": False,
         "open_issues_count": 0,
         "license": None,
-        "forks": 0,
+        "forks": repository.forks,
         "open_issues": 0,
         "watchers": 0,
         "default_branch": BRANCH,
@@ -205,7 +206,7 @@ def job_json(base: str, job: Job) -> Json:
         "id": job.id,
         "run_id": job.run.id,
         "workflow_name": job.run.name,
-        "head_branch": BRANCH,
+        "head_branch": job.run.branch,
         "run_url": f"{repo}/actions/runs/{job.run.id}",
         "run_attempt": job.attempt,
         "node_id": node_id("CR", job.id),
@@ -280,7 +281,7 @@ def run_json(base: str, run: Run) -> Json:
         "node_id": node_id("WFR", run.id),
         "check_suite_id": suite,
         "check_suite_node_id": node_id("CS", suite),
-        "head_branch": BRANCH,
+        "head_branch": run.branch,
         "head_sha": SHA,
         "path": ".github/workflows/ci.yml",
         "display_title": "Invented commit",
@@ -304,7 +305,19 @@ def run_json(base: str, run: Run) -> Json:
         "actor": actor,
         "triggering_actor": actor,
         "repository": _short_repository(base, run.repository),
+        "head_repository": _head_repository(base, run),
     }
+
+
+def _head_repository(base: str, run: Run) -> Json | None:
+    """Where the commit of a run is from; null where that repository was deleted."""
+    if not run.fork:
+        return _short_repository(base, run.repository)
+    if run.fork == "deleted":
+        return None
+    shown = _short_repository(base, run.repository)
+    number = zlib.crc32(run.fork.encode()) + 1_000_000_000
+    return shown | {"id": number, "full_name": run.fork, "name": run.fork.partition("/")[2], "fork": True}
 
 
 def check_suite(run: Run) -> int:

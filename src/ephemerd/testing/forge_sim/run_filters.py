@@ -14,7 +14,7 @@ MAX_FILTERED = 1000
 
 _FILTERS: Mapping[str, Callable[[Run, str], bool]] = {
     "actor": lambda run, wanted: wanted.lower() == payloads.ACTOR,
-    "branch": lambda run, wanted: wanted == payloads.BRANCH,
+    "branch": lambda run, wanted: wanted == run.branch,
     "check_suite_id": lambda run, wanted: wanted == str(payloads.check_suite(run)),
     "created": lambda run, wanted: created_within(run.created_at, wanted),
     "event": lambda run, wanted: wanted == payloads.EVENT,

@@ -125,11 +125,19 @@ class World:
         return self.repositories[key]
 
     def queue_run(
-        self, repository: Repository, specs: Sequence[JobSpec], *, max_parallel: int | None = None
+        self,
+        repository: Repository,
+        specs: Sequence[JobSpec],
+        *,
+        max_parallel: int | None = None,
+        fork: str = "",
+        branch: str = "main",
     ) -> Run:
-        """Queue one run with these jobs at one instant and announce each of them."""
+        """Queue one run with these jobs at one instant and announce each of them; `fork` as in `Run`."""
         number = next(self._run_ids)
-        run = Run(number, repository, f"CI {number % 1000}", time.time(), max_parallel)
+        run = Run(number, repository, f"CI {number % 1000}", time.time(), max_parallel, fork, branch)
+        if fork and fork != "deleted":
+            repository.forks = max(repository.forks, 1)
         repository.runs[run.id] = run
         skew = self.weather.sibling_skew if len(specs) > 1 else None
         for index, spec in enumerate(specs):

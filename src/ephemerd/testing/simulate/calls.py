@@ -9,6 +9,7 @@ from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId, Scope
+from ephemerd.domain.job import Origin
 from ephemerd.domain.permit import Permit, Warrant
 from ephemerd.domain.runner import FenceAnswer
 from ephemerd.testing.simulate.budget import WAIT, ModelBucket
@@ -57,6 +58,7 @@ class Calls:
             cm.LookUpName: self._look_up_name,
             cm.LookUpRunner: self._look_up_runner,
             cm.LookUpJob: self._look_up_job,
+            cm.LookUpRun: self._look_up_run,
             cm.WatchRunner: self._follow,
             cm.ListEnvironments: self._environments,
             cm.ListRegistrations: self._registrations,
@@ -288,9 +290,18 @@ class Calls:
 
         self._call("job", command.scope, effect)
 
+    def _look_up_run(self, command: cm.LookUpRun) -> None:
+        def effect(fault: Fault | None) -> ev.Event:
+            if fault is not None:
+                return ev.RunLookedUp(command.job, command.token, fault=fault)
+            return ev.RunLookedUp(command.job, command.token, Origin(public=False, fork=False))
+
+        self._call("run", command.scope, effect)
+
     def _follow(self, command: cm.WatchRunner) -> None:
         env = self.runtime.environments.get(command.runner)
         if env is None:
+            self._answer(20, lambda: ev.EnvironmentExited(command.runner, None))
             return
         env.followed = self.daemon.life
         for sign, detail in list(env.signs):

@@ -275,6 +275,9 @@ class Adoption:
             case cm.LookUpJob():
                 fault = Fault(Remedy.RETRY, "not in the journal")
                 self.time.after(100, self._feed, ev.JobLookedUp(command.job, command.token, fault=fault))
+            case cm.LookUpRun():
+                fault = Fault(Remedy.RETRY, "not in the journal")
+                self.time.after(100, self._feed, ev.RunLookedUp(command.job, command.token, fault=fault))
             case cm.ListJobs():
                 self.time.after(100, self._feed, ev.JobsListed(command.scope, 0))
             case cm.ListRegistrations():

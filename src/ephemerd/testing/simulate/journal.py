@@ -40,6 +40,7 @@ def rows_of(state: State) -> dict[str, dict[Any, Any]]:
         "class": dict(state.classes),
         "counter": dict(state.counters),
         "policy": {"policy": state.policy},
+        "access": {row.forge: row for row in state.setup.access},
         "meta": dict(state.meta),
     }
 

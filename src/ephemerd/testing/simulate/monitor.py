@@ -23,7 +23,10 @@ from ephemerd.testing.simulate.runtime import ModelRuntime
 from ephemerd.testing.simulate.truth import Outcome, TrueEnvironment
 
 ORDERED = frozenset({Warrant.OVERDUE, Warrant.FORCED})
-ON_SCOPE = (cm.Register, cm.LookUpName, cm.LookUpRunner, cm.LookUpJob, cm.ListRegistrations, cm.ListJobs)
+ON_SCOPE = (
+    *(cm.Register, cm.LookUpName, cm.LookUpRunner, cm.LookUpJob, cm.LookUpRun),
+    *(cm.ListRegistrations, cm.ListJobs),
+)
 TRY_EVERY = 60_000
 
 

@@ -13,7 +13,7 @@ from functools import partial
 
 from ephemerd.core.events import FoundEnvironment
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
-from ephemerd.domain.job import ForgeStatus, JobReport
+from ephemerd.domain.job import ForgeStatus, JobReport, Origin
 from ephemerd.domain.permit import FenceIntent, Permit
 from ephemerd.domain.runner import FenceAnswer
 from ephemerd.domain.verdict import Files, Listing, ProbeReport, Sign
@@ -310,6 +310,10 @@ class WorldForge:
         if job is None:
             raise Gone("no such job")
         return job.report()
+
+    async def origin(self, repository: str, run: int) -> Origin:
+        self._called("run")
+        return Origin(public=False, fork=False)
 
     async def active_jobs(self, scope: Scope) -> list[JobReport]:
         self._called("jobs")

@@ -16,7 +16,7 @@ from ephemerd.adapters.forges.github.tokens import TokenSource
 from ephemerd.adapters.kit.answer import Answer
 from ephemerd.adapters.kit.http import MAX_BODY, HttpClient, is_loopback
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
-from ephemerd.domain.job import JobReport
+from ephemerd.domain.job import JobReport, Origin
 from ephemerd.domain.permit import FenceIntent
 from ephemerd.domain.runner import FenceAnswer
 from ephemerd.ports.errors import Gone, NameTaken, PortError, Refused
@@ -128,6 +128,11 @@ class GitHubForge:
             raise Gone(fault.detail)
         raise fault
 
+    async def origin(self, repository: str, run: int) -> Origin:
+        """Get whose work a run is; `Gone` where GitHub does not show the run."""
+        request = wire.get_run(repository, run)
+        return wire.read_origin(request, await self._connection.fetch(request, self._deadline()))
+
     async def active_jobs(self, scope: Scope) -> list[JobReport]:
         """Read the jobs of all queued and running runs of a repository, ended ones of these runs included.
 
@@ -138,15 +143,15 @@ class GitHubForge:
                 f"GitHub lists jobs by repository; {scope.path} is none, so it has to be told by webhooks"
             )
         deadline = self._deadline(listing=True)
-        runs: dict[int, str] = {}
+        runs: dict[int, wire.Run] = {}
         for status in wire.ACTIVE:
             async for request, answer in self._pages(wire.list_runs(scope.target, status), deadline):
-                runs.update(wire.read_runs(request, answer, scope.target))
+                runs.update((run.id, run) for run in wire.read_runs(request, answer, scope.target))
         reports: list[JobReport] = []
-        queue = list(runs.items())
+        queue = list(runs.values())
         while queue:
             now, queue = queue[:_AT_ONCE], queue[_AT_ONCE:]
-            for jobs in await asyncio.gather(*(self._jobs_of(run, name, deadline) for run, name in now)):
+            for jobs in await asyncio.gather(*(self._jobs_of(run, deadline) for run in now)):
                 if isinstance(jobs, PortError):
                     raise jobs
                 reports += jobs
@@ -197,12 +202,12 @@ class GitHubForge:
             for runner in wire.read_runners(request, answer):
                 yield runner
 
-    async def _jobs_of(self, run: int, repository: str, deadline: float) -> list[JobReport] | PortError:
+    async def _jobs_of(self, run: wire.Run, deadline: float) -> list[JobReport] | PortError:
         """Return a run's jobs, none where the run was deleted meanwhile, or the failure."""
         reports: list[JobReport] = []
         try:
-            async for request, answer in self._pages(wire.list_jobs(repository, run), deadline):
-                reports += wire.read_jobs(request, answer, self.name, repository)
+            async for request, answer in self._pages(wire.list_jobs(run.repository, run.id), deadline):
+                reports += wire.read_jobs(request, answer, self.name, run)
         except Gone:
             return []
         except PortError as error:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ephemerd.domain.ids import JobKey
-from ephemerd.domain.job import ForgeStatus, JobReport
+from ephemerd.domain.job import ForgeStatus, JobReport, Origin
 from ephemerd.domain.labels import usable
 
 MAX_LABELS = 100  # of one just-in-time runner (GitHub's REST reference): a job that asks for more gets none
@@ -37,6 +37,8 @@ class JobWire(msgspec.Struct):
     labels: Any = None
     runner_id: Any = None
     runner_name: Any = None
+    head_branch: Any = None
+    workflow_name: Any = None
 
 
 def repository_name(value: object) -> str | None:
@@ -92,6 +94,7 @@ def job_report(job: JobWire, forge: str, repository: str, action: str | None = N
         runner_name=runner_name or None,
         runner_id=runner_id,
         conclusion=conclusion,
+        origin=Origin(branch=text(job.head_branch), workflow=text(job.workflow_name)),
     )
 
 

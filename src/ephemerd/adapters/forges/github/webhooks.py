@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -28,6 +29,9 @@ _LONGEST_ID = 200
 
 class _Repository(msgspec.Struct):
     full_name: Any = None
+    private: Any = None
+    visibility: Any = None
+    forks_count: Any = None
 
 
 class _Payload(msgspec.Struct):
@@ -78,14 +82,16 @@ class GitHubWebhooks:
 
     def _parse(self, document: bytes) -> JobReport | str:
         payload = _read(document)
-        repository = _repository(payload.repository)
-        if repository is None:
+        told = _repository(payload.repository)
+        repository = repository_name(told.full_name) if told is not None else None
+        if told is None or repository is None:
             return "no repository"
         try:
             job = _decode_job(payload.workflow_job)
         except (msgspec.DecodeError, RecursionError):
             return "no job in the payload"  # null has been delivered: ubicloud/ubicloud#1287
-        return job_report(job, self.name, repository, _action(payload.action))
+        report = job_report(job, self.name, repository, _action(payload.action))
+        return _with_origin(report, told) if isinstance(report, JobReport) else report
 
 
 def _read(document: bytes) -> _Payload:
@@ -105,11 +111,28 @@ def _action(raw: msgspec.Raw) -> str:
         return ""
 
 
-def _repository(raw: msgspec.Raw) -> str | None:
+def _repository(raw: msgspec.Raw) -> _Repository | None:
     try:
-        return repository_name(_decode_repository(raw).full_name)
+        return _decode_repository(raw)
     except (msgspec.DecodeError, RecursionError):
         return None
+
+
+def _with_origin(report: JobReport, told: _Repository) -> JobReport:
+    """Add what the delivery tells of the repository. Where that has no forks nothing comes from one, so that no
+    call is spent on the question; of a public one the run is asked about in any case."""
+    public = _is_public(told)
+    without_forks = public is False and type(told.forks_count) is int and told.forks_count == 0
+    return replace(
+        report, origin=replace(report.origin, public=public, fork=False if without_forks else None)
+    )
+
+
+def _is_public(told: _Repository) -> bool | None:
+    """Whatever says public counts; "internal" repositories are for the members of an enterprise."""
+    if told.visibility == "public" or (told.private is False and told.visibility in (None, "public")):
+        return True
+    return False if told.private is True or told.visibility in ("private", "internal") else None
 
 
 def _payload(content_type: str | None, body: bytes) -> bytes:

@@ -14,10 +14,17 @@ from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 import msgspec
 
-from ephemerd.adapters.forges.github.jobs import MAX_LABELS, JobWire, job_report, repository_name
+from ephemerd.adapters.forges.github.jobs import (
+    MAX_LABELS,
+    JobWire,
+    integer,
+    job_report,
+    repository_name,
+    text,
+)
 from ephemerd.adapters.kit.answer import Answer
 from ephemerd.domain.ids import JobKey, Scope
-from ephemerd.domain.job import JobReport
+from ephemerd.domain.job import JobReport, Origin
 from ephemerd.ports.errors import Refused, RetryLater
 from ephemerd.ports.forge import ForgeRunner, Registration
 
@@ -60,6 +67,15 @@ class Request:
     def writes(self) -> bool:
         """Whether it creates or destroys, and so must never be repeated."""
         return self.method != "GET"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of a workflow, as a listing shows it."""
+
+    id: int
+    repository: str
+    origin: Origin
 
 
 def headers(user_agent: str, token: str, *, body: bool) -> dict[str, str]:
@@ -178,6 +194,7 @@ def get_run(repository: str, run: int) -> Request:
         f"{repository_path(repository)}/actions/runs/{run:d}?exclude_pull_requests=true",
         "GET /repos/{owner}/{repo}/actions/runs/{id}",
         f"run {run} of {repository}",
+        account=repository_path(repository),
     )
 
 
@@ -302,12 +319,18 @@ class _Registered(msgspec.Struct):
 
 
 class _Repository(msgspec.Struct):
+    id: Any = None
     full_name: Any = None
+    private: Any = None
 
 
 class _Run(msgspec.Struct):
     id: int
     repository: _Repository | None = None
+    head_repository: _Repository | None = None
+    head_branch: Any = None
+    name: Any = None
+    path: Any = None
 
 
 class _RunPage(msgspec.Struct):
@@ -336,18 +359,47 @@ def read_runners(request: Request, answer: Answer) -> list[ForgeRunner]:
     return [_runner(entry) for entry in _read(request, answer, _RunnerPage).runners]
 
 
-def read_runs(request: Request, answer: Answer, repository: str) -> list[tuple[int, str]]:
-    """Read one page of runs as (id, repository); the repository's name in the case that GitHub keeps."""
+def read_runs(request: Request, answer: Answer, repository: str) -> list[Run]:
+    """Read one page of runs; the repository's name in the case that GitHub keeps."""
     return [
-        (run.id, (run.repository and repository_name(run.repository.full_name)) or repository)
+        Run(
+            run.id,
+            (run.repository and repository_name(run.repository.full_name)) or repository,
+            _origin_of(run),
+        )
         for run in _read(request, answer, _RunPage).workflow_runs
     ]
 
 
-def read_jobs(request: Request, answer: Answer, forge: str, repository: str) -> list[JobReport]:
-    """Read one page of a run's jobs; what is no usable job is left out."""
-    reports = (job_report(job, forge, repository) for job in _read(request, answer, _JobPage).jobs)
-    return [report for report in reports if isinstance(report, JobReport)]
+def read_origin(request: Request, answer: Answer) -> Origin:
+    """Read whose work one run is; `RetryLater` where GitHub does not say whether the repository is public."""
+    origin = _origin_of(_read(request, answer, _Run))
+    if origin.public is None:
+        raise RetryLater(f"GitHub's answer on {request.about} does not say whether the repository is private")
+    return origin
+
+
+def _origin_of(run: _Run) -> Origin:
+    """`head_repository` is where the commit is from, null where that fork was deleted: then it is one, too."""
+    ours, head = run.repository, run.head_repository
+    private = ours.private if ours is not None else None
+    public = not private if isinstance(private, bool) else None
+    number = integer(ours.id) if ours is not None else None
+    fork = number is None or head is None or integer(head.id) != number
+    path = text(run.path).partition("@")[0]
+    return Origin(public, fork, text(run.head_branch), text(run.name) or path)
+
+
+def read_jobs(request: Request, answer: Answer, forge: str, run: Run) -> list[JobReport]:
+    """Read one page of a run's jobs, with what the run tells of them; what is no usable job is left out."""
+    told, found = run.origin, []
+    for job in _read(request, answer, _JobPage).jobs:
+        report = job_report(job, forge, run.repository)
+        if isinstance(report, JobReport):
+            own = report.origin
+            origin = Origin(told.public, told.fork, told.branch or own.branch, own.workflow or told.workflow)
+            found.append(replace(report, origin=origin))
+    return found
 
 
 def read_job(request: Request, answer: Answer, key: JobKey) -> JobReport:

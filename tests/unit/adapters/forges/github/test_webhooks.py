@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ephemerd.adapters.forges.github import make_webhooks
 from ephemerd.domain.ids import JobKey
-from ephemerd.domain.job import ForgeStatus
+from ephemerd.domain.job import ForgeStatus, Origin
 from ephemerd.ports.errors import Denied
 from ephemerd.ports.webhooks import BadSignature, Delivery, Malformed, WrongType
 
@@ -258,6 +258,29 @@ def test_a_running_delivery_without_an_action_binds_nobody():
     found = receive(body).report
     assert found is not None
     assert (found.status, found.runner_id, found.runner_name) == (ForgeStatus.IN_PROGRESS, None, None)
+
+
+@pytest.mark.parametrize(
+    ("told", "public", "fork"),
+    [
+        ({"private": True, "forks_count": 0}, False, False),
+        ({"private": True, "visibility": "internal", "forks_count": 0}, False, False),
+        ({"private": False, "visibility": "internal", "forks_count": 2}, False, None),
+        ({"private": True, "forks_count": 1}, False, None),
+        ({"private": True}, False, None),
+        ({"private": True, "forks_count": False}, False, None),
+        ({"private": False, "forks_count": 0}, True, None),
+        ({"private": False, "visibility": "public"}, True, None),
+        ({"private": True, "visibility": "public", "forks_count": 0}, True, None),
+        ({"forks_count": 0}, None, None),
+        ({"private": "yes", "visibility": 3}, None, None),
+    ],
+)
+def test_what_a_delivery_tells_of_the_repository(told, public, fork):
+    job = {**JOB, "head_branch": "main", "workflow_name": "CI"}
+    report = receive({**BODY, "workflow_job": job, "repository": {"full_name": "Acme/App", **told}}).report
+    assert report is not None
+    assert report.origin == Origin(public, fork, "main", "CI")
 
 
 def test_the_repository_keeps_its_case_and_the_forge_its_configured_name():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ephemerd.adapters.forges.github import wire
 from ephemerd.adapters.kit.answer import Answer
 from ephemerd.domain.ids import JobKey, Scope
-from ephemerd.domain.job import ForgeStatus
+from ephemerd.domain.job import ForgeStatus, Origin
 from ephemerd.ports.errors import PortError, Refused, RetryLater
 from ephemerd.ports.forge import ForgeRunner, Registration
 
@@ -319,6 +319,9 @@ def test_a_page_of_runners_is_whole_or_not_understood():
             wire.read_runners(request, document(broken))
 
 
+RUN = wire.Run(1, "a/b", Origin())
+
+
 def test_a_page_of_runs_keeps_the_case_of_the_repository():
     page = {
         "workflow_runs": [
@@ -329,7 +332,54 @@ def test_a_page_of_runs_keeps_the_case_of_the_repository():
         ]
     }
     found = wire.read_runs(wire.list_runs("acme/app", "queued"), document(page), "acme/app")
-    assert found == [(1, "Acme/App"), (2, "acme/app"), (3, "acme/app"), (4, "acme/app")]
+    assert [(run.id, run.repository) for run in found] == [
+        (1, "Acme/App"),
+        (2, "acme/app"),
+        (3, "acme/app"),
+        (4, "acme/app"),
+    ]
+
+
+OURS = {"id": 5, "full_name": "acme/app", "private": True}
+TOLD = {"id": 1, "repository": OURS, "head_repository": OURS, "head_branch": "main", "name": "CI"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "origin"),
+    [
+        ({}, Origin(False, False, "main", "CI")),
+        ({"repository": {**OURS, "private": False}}, Origin(True, False, "main", "CI")),
+        ({"head_repository": {**OURS, "id": 6, "full_name": "eve/app"}}, Origin(False, True, "main", "CI")),
+        # a fork that was deleted, and whatever is not told, are not ours
+        ({"head_repository": None}, Origin(False, True, "main", "CI")),
+        ({"head_repository": {"full_name": "acme/app"}}, Origin(False, True, "main", "CI")),
+        ({"repository": {"private": True}}, Origin(False, True, "main", "CI")),
+        ({"head_branch": None, "name": ""}, Origin(False, False, "", "")),
+        (
+            {"name": None, "path": ".github/workflows/a.yml@main"},
+            Origin(False, False, "main", ".github/workflows/a.yml"),
+        ),
+    ],
+)
+def test_whose_work_a_run_is(fields, origin):
+    assert wire.read_origin(wire.get_run("acme/app", 1), document({**TOLD, **fields})) == origin
+    page = document({"workflow_runs": [{**TOLD, **fields}]})
+    (run,) = wire.read_runs(wire.list_runs("acme/app", "queued"), page, "acme/app")
+    assert run.origin == origin
+
+
+@pytest.mark.parametrize("ours", [None, {"id": 5}, {"id": 5, "private": "no"}])
+def test_a_run_that_does_not_say_whether_its_repository_is_private_is_not_understood(ours):
+    with pytest.raises(RetryLater, match="private"):
+        wire.read_origin(wire.get_run("acme/app", 1), document({**TOLD, "repository": ours}))
+
+
+def test_jobs_of_a_listed_run_bear_what_the_run_tells():
+    run = wire.Run(1, "a/b", Origin(False, True, "wip", "path"))
+    jobs = [{"id": 1, "workflow_name": "CI", "head_branch": "other"}, {"id": 2}]
+    first, second = wire.read_jobs(wire.list_jobs("a/b", 1), document({"jobs": jobs}), "github", run)
+    assert first.origin == Origin(False, True, "wip", "CI")
+    assert second.origin == Origin(False, True, "wip", "path")
 
 
 def test_a_page_of_jobs_leaves_out_what_is_no_usable_job():
@@ -340,7 +390,7 @@ def test_a_page_of_jobs_leaves_out_what_is_no_usable_job():
         {"id": 4, "status": "completed", "labels": [], "runner_id": None, "conclusion": "success"},
         {"id": 5, "status": "queued", "labels": ["a\x1fb"]},
     ]
-    found = wire.read_jobs(wire.list_jobs("a/b", 1), document({"jobs": jobs}), "github", "a/b")
+    found = wire.read_jobs(wire.list_jobs("a/b", 1), document({"jobs": jobs}), "github", RUN)
     assert [(report.key.id, report.status, report.runner_name) for report in found] == [
         (1, ForgeStatus.QUEUED, None),
         (3, ForgeStatus.IN_PROGRESS, "eph-a-b-1"),
@@ -373,7 +423,8 @@ READERS = [
     lambda answer: wire.read_runner(wire.get_runner(REPO, 7), answer),
     lambda answer: wire.read_runners(wire.list_runners(REPO), answer),
     lambda answer: wire.read_runs(wire.list_runs("a/b", "queued"), answer, "a/b"),
-    lambda answer: wire.read_jobs(wire.list_jobs("a/b", 1), answer, "github", "a/b"),
+    lambda answer: wire.read_jobs(wire.list_jobs("a/b", 1), answer, "github", RUN),
+    lambda answer: wire.read_origin(wire.get_run("a/b", 1), answer),
     lambda answer: wire.read_job(wire.get_job(KEY), answer, KEY),
 ]
 
