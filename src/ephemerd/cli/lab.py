@@ -33,7 +33,9 @@ def demo(
     engine: Annotated[
         str | None,
         typer.Option(
-            "--engine", metavar="URL", help="unix:// of Docker; else the usual one, or one of our own."
+            "--engine",
+            metavar="URL",
+            help="unix:// of Docker, or own; else the usual one, or one of our own.",
         ),
     ] = None,
     port: Annotated[

@@ -14,25 +14,26 @@ from ephemerd.testing.engines.image import HOME, python_image
 from ephemerd.testing.engines.own import OwnEngine, why_not
 
 DEFAULT = "unix:///var/run/docker.sock"
-EXIT_ENVIRONMENT = 5
+OWN = "own"
 
 
 class Containers:
     """What the demo needs of an engine. Calls block.
 
-    wanted   an engine's address; None: the one of ``$DOCKER_HOST`` or the usual socket, or else one of our own
+    wanted   an engine's address, or "own" for one of our own; None: the one of ``$DOCKER_HOST`` or the usual
+             socket, or else one of our own
     """
 
     def __init__(self, wanted: str | None) -> None:
         self._wanted = wanted
-        self._own: OwnEngine | None = None
+        self.own: OwnEngine | None = None
         self._api = EngineApi(DEFAULT)
         self._image = ""
 
     @property
     def words(self) -> str:
         """Which engine it is, for people."""
-        return "an engine of its own" if self._own is not None else f"the engine at {self._api.url}"
+        return "an engine of its own" if self.own is not None else f"the engine at {self._api.url}"
 
     def open(self) -> None:
         """Find or start the engine, and make the image."""
@@ -80,12 +81,13 @@ class Containers:
         except EngineError:
             pass  # what cannot be removed was counted already
         finally:
-            if self._own is not None:
-                self._own.stop()
-                self._own = None
+            if self.own is not None:
+                self.own.stop()
+                self.own = None
 
     def _find(self) -> None:
-        for url in (self._wanted, os.environ.get("DOCKER_HOST"), DEFAULT):
+        others = () if self._wanted == OWN else (self._wanted, os.environ.get("DOCKER_HOST"), DEFAULT)
+        for url in others:
             if url is None or not url.startswith("unix://"):
                 continue
             self._api = EngineApi(url)
@@ -104,6 +106,14 @@ class Containers:
         own = OwnEngine(
             extra=("--bridge", "none", "--iptables=false", "--ip6tables=false", "--ip-forward=false")
         )
-        self._own = own
+        self.own = own
         own.start()
         self._api = own.api
+
+
+def why_no_own_engine() -> str:
+    """Why none of our own can be started beside what is here, in words; empty where one can."""
+    reason = why_not()
+    if not reason and Path("/sys/class/net/docker0").exists():
+        reason = "another engine seems to be at work here, and two in one network undo each other's bridges"
+    return reason
