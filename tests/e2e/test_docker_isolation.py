@@ -7,6 +7,7 @@ stand-ins. Each refusal has its counterpart that gets through, so that no test c
 from __future__ import annotations
 
 import asyncio
+import secrets
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from ephemerd.adapters.runtimes.docker.reference import bridge_name, bridge_pref
 from ephemerd.adapters.runtimes.docker.rules import Exceptions, render, table_name
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.verdict import Sign
-from ephemerd.ports.errors import Broken
+from ephemerd.ports.errors import Broken, RetryLater
 from ephemerd.ports.runtime import StartOrder
 from ephemerd.testing.contracts.runtime import FIRST, SECOND, STORE, Sink
 from tests.e2e.docker_runtime import POOL, SECRET, Lab
@@ -156,13 +157,14 @@ async def test_without_rules_no_runner_starts_and_nothing_stays(lab: Lab):
 
 async def test_a_network_of_an_engine_elsewhere_is_refused(lab: Lab):
     """The engine's machine is another namespace here, and this one is asked for the packet filter."""
+    store = f"elsewhere-{secrets.token_hex(4)}"  # the table is in this machine's own network for a moment
     runtime = lab.runtime(reach=replace(lab.reach, nft=("nft",)), network="isolated")
     runtime.attach(Sink())
     try:
-        with pytest.raises(Exception, match="not on this machine"):
-            await runtime.start(StartOrder(FIRST, POOL, STORE, SECRET))
+        with pytest.raises(RetryLater, match="not on this machine"):
+            await runtime.start(StartOrder(FIRST, POOL, store, SECRET))
     finally:
-        nft(change=("delete", "table", *TABLE))
+        nft(change=("delete", "table", "inet", table_name(store)))
     assert lab.remains(FIRST) == []
 
 
