@@ -111,22 +111,28 @@ def on_start_failed(t: Turn, event: StartFailed) -> None:
 def on_exited(t: Turn, event: EnvironmentExited) -> None:
     """Listener and worker are proven gone.
 
-    Leftovers of an environment whose reference was not told yet are ended when it is, as remains.
+    Leftovers of an environment whose reference was not told yet are ended when it is, as remains. Of one that no
+    listing shows there are none; should it come back, it is held on to again.
     """
     row = t.runner(event.runner)
     if row is None or row.state is RunnerState.GONE:
         return
     before = row
-    row = replace(row, exit_code=event.code, gate=None)
+    lost = row.absent is not None and event.code is None and not event.leftovers
+    row = replace(row, exit_code=event.code, gate=None, absent=None)
     ended_unasked = row.state is not RunnerState.RETIRING and row.fence.accepted is None
-    if row.hard is None and row.leak is None and ended_unasked:
+    if lost:
+        t.note("warning", "an environment is gone without a word", runner=row.id)
+        row = replace(row, ending=row.ending or "its environment was lost")
+    elif row.hard is None and row.leak is None and ended_unasked:
         _without_a_job(t, row)
-    row = replace(row, unregister=_still_registered(row), cleanup=True)
+    row = replace(row, unregister=_still_registered(row), cleanup=row.cleanup or not lost)
     if event.leftovers > 0 and row.environment is not None:
         _left_behind(t, row, before, event.leftovers)
         return
     ended = end(t, row, row.ending or f"ended by itself with code {event.code}")
-    gate.clean_up(t, ended)
+    if ended.cleanup:
+        gate.clean_up(t, ended)
 
 
 def _left_behind(t: Turn, row: Runner, before: Runner, count: int) -> None:

@@ -1,8 +1,9 @@
 """What really runs and what is really registered, against the rows: adoption, losses and leaks.
 
 Absence from a list of registrations proves nothing. An environment counts as lost only when two complete
-listings, a minute apart, miss it. What bears our tag and has no row is held on to first, and may be
-nominated as leaked when it was seen twice.
+listings, a minute apart, miss it, and a look at itself finds nothing either: the runtime or engine that it lives
+in may not be configured any more, and then no listing shows a job that runs. What bears our tag and has no row is
+held on to first, and may be nominated as leaked when it was seen twice.
 """
 
 from __future__ import annotations
@@ -155,6 +156,9 @@ def _absent(t: Turn, host: str, present: dict[RunnerId, None]) -> bool:
             again = True
         elif t.now - row.absent < t.policy.look_again:
             again = True
+        elif row.environment is not None:
+            t.send(WatchRunner(row.id, row.pool, row.environment))
+            again = True
         else:
             t.note("warning", "an environment is gone without a word", runner=row.id)
             left = row.registration is not None and row.hard is None and row.fence.accepted is None
@@ -232,10 +236,10 @@ def on_jobs(t: Turn, event: JobsListed) -> None:
     """A scope's queued and running jobs were read; each came as a report before this."""
     scopes.note_answer(t, event.scope, event.fault)
     before = t.state.scope(event.scope)
-    row = replace(before, jobs_asked=None)
+    row = before
     if event.fault is None:
-        row = replace(row, jobs_listed=t.now)
-    scopes.keep(t, row)
+        row = replace(scopes.heard(t, row, active=event.jobs > 0), jobs_listed=t.now)
+    scopes.keep(t, replace(row, jobs_asked=None))
     if event.fault is None and before.jobs_asked is not None:
         jobs.ask_unlisted(t, event.scope, before.jobs_asked)
     t.touch(runner.id for runner in t.state.live_of_scope(event.scope))

@@ -157,7 +157,8 @@ class Answers:
                     ev.DestroyFailed, st.just(permit.runner), st.just(permit.environment), FAULTS
                 )
             case cm.WatchRunner(runner):
-                return st.builds(ev.SignSeen, st.just(runner), st.sampled_from(list(Sign)), st.just("build"))
+                told = st.builds(ev.SignSeen, st.just(runner), st.sampled_from(list(Sign)), st.just("build"))
+                return told | st.just(ev.EnvironmentExited(runner, None))
 
     def of_jobs(self, command: cm.LookUpJob, draw: Any) -> ev.Event:
         status = draw(st.sampled_from([*ForgeStatus, None]))
@@ -211,8 +212,10 @@ class Answers:
                 return ev.RegistrationsListed(command.scope, ())
             case cm.ListJobs():
                 return ev.JobsListed(command.scope, 0)
-            case cm.WatchRunner():
-                return None
+            case cm.WatchRunner(runner):
+                row = self.core.state.runners.get(runner)
+                runs = row is not None and row.state not in FINAL
+                return None if runs else ev.EnvironmentExited(runner, None)
 
     def honest_about(self, command: cm.LookUpJob) -> ev.Event:
         job = self.core.state.jobs.get(command.job)

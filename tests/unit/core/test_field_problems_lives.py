@@ -133,7 +133,7 @@ def test_fp_55_every_state_takes_any_late_message_without_raising(state: str) ->
 
 @pytest.mark.parametrize("state", STATES[:-1])
 def test_fp_55_every_state_ends_when_nothing_is_there_any_more(state: str) -> None:
-    """No environment on two looks a minute apart, and no registration of that name."""
+    """No environment on two listings a minute apart nor on a look at itself, and no registration of that name."""
     world = build.World()
     name = getattr(world, state)()
     assert world.state(name) == state
@@ -144,6 +144,8 @@ def test_fp_55_every_state_ends_when_nothing_is_there_any_more(state: str) -> No
         world.wait(MINUTE)
     if state == "registering":
         world.handle(ev.NameLookedUp(name, None))
+    else:
+        world.handle(ev.EnvironmentExited(name, None))
     assert world.row(name).state in FINAL
     world.handle(ev.EnvironmentsListed("local", (), complete=True))
     assert world.state(name) == "gone"

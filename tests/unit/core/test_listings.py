@@ -131,10 +131,29 @@ def test_fp_54_what_two_complete_listings_a_minute_apart_miss_is_lost() -> None:
     assert world.held == 1
     world.now += 1
     sent = listed(world)
+    assert of(sent, cm.WatchRunner) == [cm.WatchRunner(name, "small", f"env-{name}")]
+    assert (world.runner(name).state, world.held) == (S.LISTENING, 1)
+    sent = world.feed(ev.EnvironmentExited(name, None)).commands
     row = world.runner(name)
-    assert (row.state, row.ending) == (S.GONE, "its environment was lost")
+    assert (row.state, row.ending, world.held) == (S.GONE, "its environment was lost", 0)
     assert [command.intent.runner for command in of(sent, cm.Deregister)] == [name]
     assert len(of(sent, cm.Register)) <= 1
+
+
+def test_what_no_listing_shows_keeps_its_slot_until_a_direct_look_proves_its_end() -> None:
+    """The runtime or engine that it lives in may not be configured any more: then whole listings miss a job
+    that runs."""
+    world = World(lists=False, slots=1)
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED, "build")
+    for _ in range(60):
+        world.now += MINUTE
+        sent = listed(world)
+    assert (world.runner(name).state, world.held) == (S.RUNNING, 1)
+    assert of(sent, cm.WatchRunner) == [cm.WatchRunner(name, "small", f"env-{name}")]
+    assert "an environment is gone without a word" not in world.notes
+    listed(world, world.environments[name])
+    assert world.runner(name).absent is None
 
 
 def test_one_miss_then_seen_then_missed_again_is_not_twice() -> None:
@@ -195,7 +214,8 @@ def test_an_environment_that_reappears_after_it_was_given_up_is_held_on_to_again
     for _ in range(2):
         world.now += MINUTE
         listed(world)
-    assert world.runner(name).state is S.GONE
+    world.feed(ev.EnvironmentExited(name, None))
+    assert (world.runner(name).state, world.runner(name).cleanup) == (S.GONE, False)
     held = world.held
     listed(world, found(name))
     assert (world.runner(name).state, world.held) == (S.STUCK, held + 1)

@@ -153,6 +153,9 @@ class World:
         if isinstance(command, cm.ListEnvironments):
             found = tuple(self.environments.values())
             self.feed(ev.EnvironmentsListed(command.host, found, complete=True))
+        elif isinstance(command, cm.WatchRunner) and self.runner(command.runner).absent is not None:
+            if command.runner not in self.environments:
+                self.feed(ev.EnvironmentExited(command.runner, None))
         elif isinstance(command, cm.ListRegistrations):
             self.feed(ev.RegistrationsListed(command.scope, tuple(self.registrations.values())))
         elif isinstance(command, cm.ListJobs):
