@@ -37,6 +37,7 @@ class Placing:
     ) -> None:
         self._process: ProcessRuntime | None = None
         self._engines: dict[str, DockerRuntime] = {}
+        self._work_dir = _work_dir(effective)
         pools = effective.settings.pools
         if any(pool.runtime == "process" for pool in pools.values()):
             self._process = ProcessRuntime(process_options(effective, setup), now=now, epoch=epoch)
@@ -53,9 +54,14 @@ class Placing:
         return found
 
     def prepared(self, effective: Effective, setup: Setup) -> Callable[[], None]:
-        """Return what makes new runners start by these settings; nothing changes before it is called."""
-        processes = process_options(effective, setup)
-        containers = {host: container_options(effective, setup, host) for host in self._engines}
+        """Return what makes new runners start by these settings; nothing changes before it is called.
+
+        The folder stays that of the start: what runs is found there.
+        """
+        processes = process_options(effective, setup, self._work_dir)
+        containers = {
+            host: container_options(effective, setup, host, self._work_dir) for host in self._engines
+        }
 
         def apply() -> None:
             if self._process is not None:
@@ -66,10 +72,12 @@ class Placing:
         return apply
 
 
-def process_options(effective: Effective, setup: Setup) -> dict[str, ProcessOptions]:
-    """How processes are started, by pool."""
+def process_options(
+    effective: Effective, setup: Setup, work_dir: Path | None = None
+) -> dict[str, ProcessOptions]:
+    """How processes are started, by pool; in `work_dir`, else where the configuration says."""
     settings = effective.settings
-    work_dir, wait = _work_dir(effective), setup.policy.retiring_limit / SECOND * STOP_SHARE
+    work_dir, wait = work_dir or _work_dir(effective), setup.policy.retiring_limit / SECOND * STOP_SHARE
     return {
         name: ProcessOptions(
             application=Path(settings.runner.application),
@@ -90,21 +98,23 @@ def process_options(effective: Effective, setup: Setup) -> dict[str, ProcessOpti
     }
 
 
-def container_options(effective: Effective, setup: Setup, host: str) -> dict[str, DockerOptions]:
-    """How the containers of a host are started, by pool."""
+def container_options(
+    effective: Effective, setup: Setup, host: str, work_dir: Path | None = None
+) -> dict[str, DockerOptions]:
+    """How the containers of a host are started, by pool; their files beside `work_dir`, else as configured."""
     pools = effective.settings.pools.items()
     return {
-        name: _container(effective, setup, pool)
+        name: _container(effective, setup, pool, work_dir or _work_dir(effective))
         for name, pool in pools
         if pool.runtime == "docker" and pool.host == host
     }
 
 
-def _container(effective: Effective, setup: Setup, pool: PoolSettings) -> DockerOptions:
+def _container(effective: Effective, setup: Setup, pool: PoolSettings, work_dir: Path) -> DockerOptions:
     from ephemerd.adapters.runtimes.docker import DockerOptions
 
     runner, given = effective.settings.runner, pool.container
-    work_dir, wait = _work_dir(effective), setup.policy.retiring_limit / SECOND * STOP_SHARE
+    wait = setup.policy.retiring_limit / SECOND * STOP_SHARE
     return DockerOptions(
         image=given.image,
         pull=given.pull,

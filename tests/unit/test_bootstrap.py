@@ -89,6 +89,19 @@ async def test_all_pools_of_this_machine_share_one_runtime(folder):
     await parts.daemon.close()
 
 
+async def test_a_reload_leaves_runners_in_the_folder_that_the_daemon_began_with(folder):
+    """Elsewhere no listing would find what runs."""
+    parts = build(load(folder))
+    wanted = load(folder, ("state/runners", "other/runners"), ('"big"]', '"big"]\nuser = "nobody"'))
+    parts.placing.prepared(wanted, wanted.to_setup())()
+    runtime = parts.daemon.ports.runtimes["big"]
+    assert isinstance(runtime, ProcessRuntime)
+    options = runtime._registry.options("big")
+    assert (options.user, options.work_dir) == ("nobody", folder / "state" / "runners")
+    assert options.logs_dir == folder / "state" / "logs"
+    await parts.daemon.close()
+
+
 async def test_what_is_known_beforehand_is_in_the_metrics_of_the_first_scrape(folder):
     parts = build(load(folder))
     await parts.daemon.open()
