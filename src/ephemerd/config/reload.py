@@ -116,6 +116,8 @@ def _needs_restart(key: tuple[str, ...], now: Running, wanted: Effective) -> str
             return "runners are found in the folder that the daemon began with"
         case ("hosts", _, "engine" | "engine_tls"):
             return "connections to engines are made at the start"
+        case ("hosts", host, name) if name != "slots" and f"docker on {host}" in now.runtimes:
+            return "how an engine is kept is read at the start"
         case ("forge", name, *rest):
             there = name in now.forges and name in wanted.settings.forge
             return (

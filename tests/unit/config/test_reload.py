@@ -101,6 +101,14 @@ def test_what_it_was_built_from_needs_a_restart(folder, old, new, key):
     assert (change.applied, bool(change.note)) == (False, True)
 
 
+@pytest.mark.parametrize("line", ['disk_reserve = "9GiB"', 'images_unused = "3d"', 'images_size = "9GiB"'])
+def test_how_an_engine_is_kept_needs_a_restart(folder, line):
+    key, pool = f"hosts.local.{line.split()[0]}", '\n[pools.boxes]\nlabels = ["box"]\nruntime = "docker"\n'
+    before, wanted = load(folder, more=pool), load(folder, more=f"{pool}[hosts.local]\n{line}\n")
+    change = by_key(compare(running(before), wanted))[key]
+    assert (change.applied, bool(change.note)) == (False, True)
+
+
 def test_what_waits_for_a_restart_is_said_again_and_what_was_applied_is_not(folder):
     first = after(folder, ("127.0.0.1:9", "127.0.0.1:10"), ("max_concurrent = 2", "max_concurrent = 3"))
     again = compare(
