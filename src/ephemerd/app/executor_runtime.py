@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 import threading
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from ephemerd.app.credentials import Credentials
@@ -117,7 +117,7 @@ class RuntimeCalls:
         runner, token = command.runner, command.token
         loop = asyncio.get_running_loop()
         try:
-            runtime = self._runtime(command.pool)
+            runtime = self._runtime(command.pool, command.environment)
             async with self._probes:
                 began = loop.time()
                 limit = self._policy.probe_timeout / SECOND
@@ -137,7 +137,7 @@ class RuntimeCalls:
                 fault = Fault(Remedy.REFUSED, "the permit is expired or from another process life")
                 self._inbox.tell(e.DestroyFailed(runner, environment, fault))
                 return
-            runtime = self._runtime(command.pool)
+            runtime = self._runtime(command.pool, environment)
             limit = max(self._policy.retiring_limit / SECOND + DESTROY_EXTRA, LEAST_DESTROY)
             await self._call(runtime.destroy(environment, permit), limit, "destroy")
         except PortError as error:
@@ -156,7 +156,8 @@ class RuntimeCalls:
         try:
             for pause in _pauses():
                 try:
-                    watched = self._runtime(command.pool).watch(runner, command.pool, environment)
+                    runtime = self._runtime(command.pool, environment)
+                    watched = runtime.watch(runner, command.pool, environment)
                     await self._call(watched, WATCH_LIMIT, "watch")
                     return
                 except Gone:
@@ -201,11 +202,9 @@ class RuntimeCalls:
 
     def _on(self, host: str) -> list[Runtime]:
         """The runtimes of a host, each object once, in the order of the pools."""
-        runtimes: list[Runtime] = []
-        for pool, runtime in self._runtimes.items():
-            if self._hosts.get(pool) == host and all(runtime is not other for other in runtimes):
-                runtimes.append(runtime)
-        return runtimes
+        return _each_once(
+            runtime for pool, runtime in self._runtimes.items() if self._hosts.get(pool) == host
+        )
 
     def _configured(self, pool: str) -> Runtime:
         runtime = self._runtimes.get(pool)
@@ -213,16 +212,18 @@ class RuntimeCalls:
             raise Broken(f"pool {pool!r} is not configured; nothing is started in it")
         return runtime
 
-    def _runtime(self, pool: str) -> Runtime:
-        """Return the runtime that an environment belongs to. Runners outlive their pool's configuration:
-        where there is one runtime only, it is meant."""
+    def _runtime(self, pool: str, environment: str) -> Runtime:
+        """Return the runtime that an environment belongs to. Runners outlive their pool's configuration, and its
+        choice of a runtime: the reference says of which kind it is, and where there is only one, that is meant."""
+        kind, known = environment.partition(":")[0], _each_once(self._runtimes.values())
+        alike = [runtime for runtime in known if runtime.kind == kind]
         runtime = self._runtimes.get(pool)
-        if runtime is not None:
+        if runtime is not None and (runtime in alike or not alike):
             return runtime
-        others = list(self._runtimes.values())
-        if others and all(other is others[0] for other in others):
-            return others[0]
-        raise RetryLater(f"pool {pool!r} is not configured; configure it again to end its runners")
+        possible = alike or known
+        if len(possible) == 1:
+            return possible[0]
+        raise RetryLater(f"pool {pool!r} is not configured as it was; configure it again to end its runners")
 
     async def _call(self, call: Coroutine[Any, Any, T], limit: float, what: str) -> T:
         try:
@@ -234,6 +235,14 @@ class RuntimeCalls:
         except Exception as error:
             logger.exception("a call to a runtime failed in an unforeseen way")
             raise RetryLater(f"{type(error).__name__} in the runtime during {what}") from error
+
+
+def _each_once(runtimes: Iterable[Runtime]) -> list[Runtime]:
+    once: list[Runtime] = []
+    for runtime in runtimes:
+        if all(runtime is not other for other in once):
+            once.append(runtime)
+    return once
 
 
 def _pauses() -> Iterator[float]:

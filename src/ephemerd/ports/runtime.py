@@ -37,8 +37,9 @@ class RuntimeSink(Protocol):
 class Runtime(Protocol):
     """One kind of environment on one host. Raises only `PortError`s.
 
-    An environment's reference is an opaque text that finds it again after a restart of the daemon; it
-    holds enough identity (pid with start time, engine id) that another thing is never taken for it.
+    An environment's reference is a text that finds it again after a restart of the daemon. It begins with the
+    runtime's `kind` and a colon, and is opaque otherwise; it holds enough identity (pid with start time, engine id)
+    that another thing is never taken for it.
     """
 
     kind: str

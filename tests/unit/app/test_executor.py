@@ -433,6 +433,20 @@ async def test_runners_outlive_their_pools_configuration(bench):
     assert not bench.runtime.orders
 
 
+async def test_a_pool_that_changed_its_runtime_leaves_its_runners_to_the_one_they_live_in(bench):
+    """Else what runs could not be looked at, followed or ended any more."""
+    containers, processes = FakeRuntime(), FakeRuntime()
+    containers.kind, processes.kind = "docker", "process"
+    bench.executor._runtimes._runtimes = {"linux": containers, "mac": processes}
+    lived = permit(environment="process:1:x")
+    for pool in ("linux", "removed"):
+        assert await bench.answers(c.Destroy(lived, pool)) == [e.EnvironmentDestroyed(R, "process:1:x")]
+        await bench.answers(c.ProbeRunner(R, pool, "process:1:x", 5))
+    assert (len(processes.named("destroy")), len(processes.named("probe")), containers.calls) == (2, 2, [])
+    await bench.answers(c.ProbeRunner(R, "mac", "docker:1:x", 5))
+    assert len(containers.named("probe")) == 1
+
+
 async def test_of_two_runtimes_none_is_guessed(bench):
     bench.executor._runtimes._runtimes["other"] = FakeRuntime()
     (told,) = await bench.answers(c.Destroy(permit(), "mac"))
