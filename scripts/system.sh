@@ -19,6 +19,7 @@ openssh-server:sshd
 openssh-client:ssh
 openssl:openssl
 busybox-static:busybox
+prometheus:prometheus
 systemd:systemd-analyze
 LIST
 }
@@ -69,6 +70,7 @@ if command -v systemctl >/dev/null 2>&1; then
         podman) units="podman.service podman.socket podman-restart.service podman-auto-update.timer" ;;
         openssh-server) units="ssh.service ssh.socket" ;;
         nftables) units=nftables.service ;;
+        prometheus) units=prometheus.service ;;
         *) units= ;;
         esac
         for unit in $units; do
