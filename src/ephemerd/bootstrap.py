@@ -481,7 +481,7 @@ def _hooks(effective: Effective, forges: list[str]) -> dict[str, Webhooks]:
     return {
         name: make_webhooks(name, secret=effective.webhook_secret(name).get_secret_value())
         for name in forges
-        if name in effective.settings.forge
+        if name in effective.settings.forge and effective.settings.forge[name].discovery == "webhook"
     }
 
 
@@ -495,8 +495,9 @@ def _bind(
     api = api_app(parts.queries, parts.operator, parts.metrics.text, reloader=reloader, logs=logs)
     bound: list[Listener] = []
     try:
-        webhooks = webhook_app(parts.intake, parts.queries)
-        bound.append(Listener("webhooks", webhooks, bind_tcp(*listen_address(server.webhook_listen))))
+        if any(forge.discovery == "webhook" for forge in effective.settings.forge.values()):
+            webhooks = webhook_app(parts.intake, parts.queries)
+            bound.append(Listener("webhooks", webhooks, bind_tcp(*listen_address(server.webhook_listen))))
         bound.append(Listener("api", api, bind_unix(server.api_socket), server.api_socket))
         if server.metrics_listen is not None:
             app = metrics_app(parts.queries, parts.metrics.text)

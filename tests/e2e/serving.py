@@ -41,6 +41,13 @@ metrics_listen = "none"
 store = "sqlite:///{folder}/state/state.db"
 """
 
+POLLING = (
+    CONFIG.replace('webhook_secret_file = "{folder}/hook"', 'discovery = "poll"')
+    .replace('webhook_listen = "127.0.0.1:{port}"', "")
+    .replace('metrics_listen = "none"', 'metrics_listen = "127.0.0.1:{port}"')
+    .replace("[server]", '[policy]\npoll_every = "1s"\npoll_idle = "2s"\n\n[server]')
+)
+
 
 def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Look again and again until the condition holds; fail after a deadline."""
@@ -61,7 +68,7 @@ def free_port() -> int:
 class Site:
     """A folder with a look-alike forge and a daemon that serves it; ends what it started."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, config: str = CONFIG) -> None:
         self.folder = folder
         self.port = free_port()
         self.hook = f"http://127.0.0.1:{self.port}/webhooks/github"
@@ -73,7 +80,7 @@ class Site:
         self.forge = self._start_forge()
         root = "true" if os.geteuid() == 0 else "false"
         self.config.write_text(
-            CONFIG.format(
+            config.format(
                 forge=self.forge, folder=folder, labels=json.dumps(LABELS), root=root, port=self.port
             )
         )

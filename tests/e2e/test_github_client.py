@@ -390,7 +390,7 @@ async def test_many_runs_are_read_a_few_at_a_time():
     async with github(answer) as (forge, running):
         found = await forge.active_jobs(SCOPE)
     assert [report.key.id for report in found] == list(range(1, 31))
-    assert len(running.requests) == 32
+    assert len(running.requests) == 33
     assert running.most_connections <= 4
 
 

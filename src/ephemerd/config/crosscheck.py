@@ -64,6 +64,12 @@ class CrossCheck:
                 vault,
                 "there is no secret to check deliveries with, so anybody could start runners",
             )
+        elif any(not scope.startswith("repo:") for scope in forge.scope):
+            self._wrong(
+                (*here, "discovery"),
+                "cannot list the jobs of a whole organization or enterprise",
+                'name its repositories as scopes, or write "webhook"',
+            )
         for scope in forge.scope if (*here, "scope") not in self.layers.stand_ins else ():
             self._repositories(here, forge, scope)
 

@@ -31,7 +31,7 @@ def not_yet(settings: Settings, layers: Layers) -> list[Finding]:
 
 def _forge(forge: ForgeSettings) -> list[tuple[str, str, str]]:
     found = []
-    if forge.discovery != "webhook":
+    if forge.discovery == "scale-set":
         found.append(
             ("discovery", f'discovery "{forge.discovery}"', 'write "webhook" and set webhook_secret_file')
         )

@@ -75,10 +75,11 @@ class ForgeSettings(Section):
         None, description="Secret that signs this forge's deliveries. Without one the daemon does not start."
     )
     webhook_secret_file: SecretFile | None = Field(None, description="File with that secret.")
-    discovery: Annotated[Literal["webhook", "poll", "scale-set"], Kind("webhook")] = Field(
+    discovery: Annotated[Literal["webhook", "poll", "scale-set"], Kind("webhook or poll")] = Field(
         "webhook",
-        description="How jobs are heard of: deliveries, repaired by a listing every reconcile_every. "
-        "poll and scale-set come later.",
+        description="How jobs are heard of. webhook: by deliveries, repaired by a listing every reconcile_every. poll: "
+        "by listings alone, without any port that the forge has to reach; repository scopes only. scale-set comes "
+        "later.",
     )
     runner_group: Annotated[str, Kind("name")] = Field(
         "Default",

@@ -51,6 +51,14 @@ class PolicySettings(Section):
         _D.reconcile_every,
         description="How often jobs and registrations are read from the forge. Repairs lost deliveries.",
     )
+    poll_every: PositiveDuration = Field(
+        _D.poll_every,
+        description='How often jobs are read where discovery is "poll" and something is queued or runs.',
+    )
+    poll_idle: PositiveDuration = Field(
+        _D.poll_idle,
+        description="Where nothing is, the pauses double up to this: so long can a job stay unseen there.",
+    )
     max_idle_age: PositiveDuration = Field(
         _D.max_idle_age,
         description="Age at which a spare of min_idle is replaced.",

@@ -6,7 +6,7 @@ where it listens, its store, its connections to forges, the runners' folder, whe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import SecretStr
 
@@ -14,7 +14,7 @@ from ephemerd.config.effective import Effective
 from ephemerd.config.model import PoolSettings
 from ephemerd.config.show import HIDDEN, toml_value
 from ephemerd.config.tomlfile import KeyPath
-from ephemerd.domain.pool import Setup
+from ephemerd.domain.pool import Pool, Setup
 
 PLACE = ("forge", "scope", "host", "runtime")
 ACCESS_KEYS = ("repositories", "repositories_denied", "forks", "workflows", "branches", "repository_runners")
@@ -84,10 +84,15 @@ def compare(now: Running, wanted: Effective) -> Compared:
                 del texts[key]
     told, secrets = _secrets(now, wanted)
     setup = wanted.to_setup()
-    pools = tuple(pool for pool in setup.pools if _served(pool.name, now, wanted))
+    pools = tuple(_heard(pool, texts) for pool in setup.pools if _served(pool.name, now, wanted))
     taken = Running(texts, secrets, now.forges, now.runtimes)
     access = tuple(row for row in setup.access if row.forge in now.forges)
     return Compared(Setup(pools, setup.hosts, setup.policy, access), (*changes, *told), taken)
+
+
+def _heard(pool: Pool, texts: dict[str, str]) -> Pool:
+    """How jobs are heard of stays as it was at the start, and with it what silence means."""
+    return replace(pool, observed=texts.get(f"forge.{pool.scope.forge}.discovery") == toml_value("webhook"))
 
 
 def _texts(effective: Effective) -> dict[str, str]:

@@ -21,6 +21,7 @@ class ScopeRow:
     jobs_due, registrations_due   when the next listing is to go out
     jobs_asked, registrations_asked   when one went out that has not been answered
     jobs_listed, registrations_listed last complete listing since this process life began
+    quiet           listings of jobs in a row in which nothing was queued or ran (where we poll)
     """
 
     scope: Scope
@@ -37,6 +38,7 @@ class ScopeRow:
     registrations_asked: int | None = None
     jobs_listed: int | None = None
     registrations_listed: int | None = None
+    quiet: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ def list_if_due(t: Turn, scope: Scope) -> None:
         return
     row = t.state.scope(scope)
     if _wanted(t, row.jobs_due, row.jobs_asked) and may_call(t, scope):
-        row = replace(t.state.scope(scope), jobs_asked=t.now, jobs_due=t.now + t.policy.reconcile_every)
+        row = replace(t.state.scope(scope), jobs_asked=t.now, jobs_due=t.now + until_next(t, row))
         keep(t, row)
         t.send(ListJobs(scope))
     if _wanted(t, row.registrations_due, row.registrations_asked) and may_call(t, scope):
@@ -131,6 +131,26 @@ def list_if_due(t: Turn, scope: Scope) -> None:
         )
         keep(t, row)
         t.send(ListRegistrations(scope))
+
+
+def until_next(t: Turn, row: ScopeRow) -> int:
+    """Return how long (ms) it is from one listing of jobs to the next.
+
+    Where deliveries tell of jobs a listing only repairs what they missed. Where we poll it is all that we hear:
+    often while something is queued or runs, and ever more seldom, up to a bound, while nothing is.
+    """
+    if t.state.is_observed(row.scope):
+        return t.policy.reconcile_every
+    return min(t.policy.poll_every << min(row.quiet, 16), max(t.policy.poll_every, t.policy.poll_idle))
+
+
+def heard(t: Turn, row: ScopeRow, *, active: bool) -> ScopeRow:
+    """Return the row after a listing of jobs that was asked for at `jobs_asked`; activity brings the next nearer."""
+    if t.state.is_observed(row.scope):
+        return row
+    row = replace(row, quiet=0 if active else row.quiet + 1)
+    asked = row.jobs_asked if row.jobs_asked is not None else t.now
+    return replace(row, jobs_due=asked + until_next(t, row))
 
 
 def _wanted(t: Turn, due_at: int, asked: int | None) -> bool:

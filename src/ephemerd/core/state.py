@@ -104,6 +104,10 @@ class State:
         ]
         return sorted(found, key=lambda runner: runner.order)
 
+    def is_observed(self, scope: Scope) -> bool:
+        """Say whether deliveries tell of a scope's jobs; where none of its pools has them, we poll."""
+        return any(row.pool.observed for row in self.pools.values() if row.pool.scope == scope)
+
     def uses(self, scope: Scope) -> bool:
         """Say whether a pool of the scope is configured, or a runner of an earlier one still lives."""
         pools = [(name, row) for name, row in self.pools.items() if row.pool.scope == scope]

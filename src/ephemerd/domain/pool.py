@@ -63,6 +63,8 @@ class Policy:
     settle: int = 5 * SECOND
     nominate_every: int = 60 * SECOND
     reconcile_every: int = 5 * MINUTE
+    poll_every: int = 10 * SECOND
+    poll_idle: int = 1 * MINUTE
     max_idle_age: int = 6 * HOUR
     stuck_after: int = 10 * MINUTE
     probe_timeout: int = 10 * SECOND

@@ -6,6 +6,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from ephemerd.domain.access import Access
 from tests.unit.config.conftest import GOOD
 
 TWO = """\
@@ -106,6 +107,39 @@ def test_repositories_that_leave_the_scope_out(bench):
     assert "repo:acme/app would serve nothing" in finding.what
 
 
+def test_a_scope_that_is_denied_serves_nothing(bench):
+    finding = bench.only(GOOD.replace("scope", 'repositories_denied = ["Acme/*"]\nscope', 1))
+    assert finding.where.startswith("forge.github.repositories_denied")
+    assert "repo:acme/app would serve nothing" in finding.what
+    assert bench.findings(GOOD.replace("scope", 'repositories_denied = ["acme/lib"]\nscope', 1)) == []
+
+
+def test_polling_needs_no_secret_and_leaves_the_pools_unobserved(bench):
+    kept = "".join(line for line in GOOD.splitlines(keepends=True) if "webhook_secret" not in line)
+    (pool,) = bench.load(kept.replace("scope", 'discovery = "poll"\nscope', 1)).to_setup().pools
+    assert not pool.observed
+
+
+def test_an_organization_cannot_be_polled(bench):
+    text = GOOD.replace('"repo:acme/app"', '"org:acme"').replace("scope", 'discovery = "poll"\nscope', 1)
+    finding = bench.only(text)
+    assert finding.where.startswith("forge.github.discovery")
+    assert "name its repositories as scopes" in finding.todo
+
+
+def test_who_may_use_the_machines_reaches_the_core(bench):
+    written = (
+        'repositories = ["acme/*"]\nrepositories_denied = ["acme/secret"]\nforks = ["acme/app"]\n'
+        'workflows = ["CI"]\nbranches = ["main"]\nrepository_runners = 3\nscope'
+    )
+    (access,) = bench.load(GOOD.replace("scope", written, 1)).to_setup().access
+    assert access == Access(
+        "github", ("acme/*",), ("acme/secret",), ("acme/app",), ("CI",), ("main",), most=3
+    )
+    (nothing,) = bench.load(GOOD.replace("scope", 'repository_runners = "none"\nscope', 1)).to_setup().access
+    assert nothing == Access("github")
+
+
 def test_a_socket_path_that_no_system_takes(bench):
     finding = bench.only(GOOD + f"[server]\napi_socket = '/tmp/{'x' * 100}'\n")
     assert finding.where.startswith("server.api_socket")
@@ -126,7 +160,6 @@ def test_metrics_can_be_off(bench):
 @pytest.mark.parametrize(
     ("change", "key", "what"),
     [
-        (("scope", 'discovery = "poll"\nscope'), "forge.github.discovery", 'discovery "poll"'),
         (("scope", 'discovery = "scale-set"\nscope'), "forge.github.discovery", 'discovery "scale-set"'),
         (("[pools", '[runner]\napplication = "download"\n[pools'), "runner.application", "downloading"),
         (("[pools", '[server]\napi_listen = "127.0.0.1:1"\n[pools'), "server.api_listen", "the API over TCP"),

@@ -173,3 +173,18 @@ def test_a_limit_of_the_loop_below_its_rest_is_refused(folder):
     with pytest.raises(ConfigError) as caught:
         load(folder, ("[server]", '[server]\nloop_limit = "20s"'))
     assert "loop_limit" in str(caught.value)
+
+
+def test_who_may_use_the_machines_holds_at_once(folder):
+    found = after(folder, ("scope =", 'forks = ["acme/app"]\nscope ='))
+    assert by_key(found)["forge.github.forks"].applied
+    assert found.setup.access[0].forks == ("acme/app",)
+
+
+def test_how_jobs_are_heard_of_waits_for_a_restart_and_so_does_what_silence_means(folder):
+    found = after(folder, ("scope =", 'discovery = "poll"\nscope ='))
+    assert not by_key(found)["forge.github.discovery"].applied
+    assert found.setup.pools[0].observed
+    polled = load(folder, ("scope =", 'discovery = "poll"\nscope ='))
+    again = compare(running(polled), load(folder))
+    assert not again.setup.pools[0].observed

@@ -134,7 +134,7 @@ class GitHubForge:
         return wire.read_origin(request, await self._connection.fetch(request, self._deadline()))
 
     async def active_jobs(self, scope: Scope) -> list[JobReport]:
-        """Read the jobs of all queued and running runs of a repository, ended ones of these runs included.
+        """Read the jobs of all queued, running and waiting runs of a repository, ended ones of these runs included.
 
         GitHub lists at most 1,000 runs of a status. It has no such list for an organization: `Refused`.
         """

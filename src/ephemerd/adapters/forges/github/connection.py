@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import ephemerd
 from ephemerd.adapters.forges.github import faults, wire
+from ephemerd.adapters.forges.github.conditional import Kept
 from ephemerd.adapters.forges.github.limits import Limits
 from ephemerd.adapters.forges.github.tokens import TokenSource
 from ephemerd.adapters.kit.answer import Answer, NoAnswer
@@ -56,6 +57,7 @@ class Connection:
         self._now = now
         self._monotonic = monotonic
         self._limits: dict[str, Limits] = {}
+        self._kept = Kept()
         self._calls: deque[CallRecord] = deque(maxlen=_CALLS)
         self._announced: set[str] = set()
         self._sent: deque[str] = deque(maxlen=16)  # only to take them out of what GitHub is quoted with
@@ -162,8 +164,17 @@ class Connection:
         if token not in self._sent:
             self._sent.append(token)
         limits.spent(request, self._monotonic())
-        answer = await self._send(request, wire.headers(USER_AGENT, token, body=bool(request.body)), deadline)
+        headers = wire.headers(USER_AGENT, token, body=bool(request.body))
+        url = wire.absolute(self.base, request)
+        kept = self._kept.find(url) if request.conditional else None
+        if kept is not None:
+            headers["If-None-Match"] = kept.headers["etag"]
+        answer = await self._send(request, headers, deadline)
         self._note(request, answer, limits)
+        if kept is not None and answer.status == 304:
+            return kept
+        if request.conditional:
+            self._kept.keep(url, answer)
         return answer
 
     async def _send(self, request: wire.Request, headers: dict[str, str], deadline: float) -> Answer:

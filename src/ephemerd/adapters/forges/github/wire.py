@@ -34,7 +34,7 @@ WORK_FOLDER = "_work"
 DEFAULT_GROUP = 1  # "Default"; required even where there are no groups (cloudbase/garm, ubicloud/ubicloud)
 PER_PAGE = 100
 MAX_PAGES = 120  # a runner group holds 10,000 registrations at most
-ACTIVE = ("queued", "in_progress")
+ACTIVE = ("queued", "in_progress", "waiting")  # waiting: for an approval or a wait timer
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
 _SEGMENT = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 _LINK = re.compile(r"<([^<>]*)>([^<]*)")
@@ -50,6 +50,7 @@ class Request:
     endpoint  method and path as a template, for metrics and messages
     about     what it concerns, for messages
     hint      what to check where GitHub answers 404, or "" where 404 means that the one thing is not there
+    conditional  whether it is asked again and again, so that its answer is worth keeping for a 304
     account   the path whose owner's token is to be sent, such as `/repos/OWNER/NAME` or `/orgs/NAME`
     reserved  whether a read is part of a registration or fence, and may use what is kept for these
     """
@@ -61,6 +62,7 @@ class Request:
     hint: str = ""
     body: bytes = field(default=b"", repr=False)
     account: str = ""
+    conditional: bool = False
     reserved: bool = False
 
     @property
@@ -184,6 +186,7 @@ def list_runs(repository: str, status: str) -> Request:
         f"the {status} runs of {repository}",
         f"check that {repository} exists and that the token may read its runs (Actions: read)",
         account=repository_path(repository),
+        conditional=True,
     )
 
 
@@ -207,6 +210,7 @@ def list_jobs(repository: str, run: int) -> Request:
         "GET /repos/{owner}/{repo}/actions/runs/{id}/jobs",
         f"the jobs of run {run} of {repository}",
         account=repository_path(repository),
+        conditional=True,
     )
 
 
