@@ -143,7 +143,7 @@ class Registry:
         )
 
     def _ended(self, place: Place, reference: Reference, look: Look) -> bool:
-        if look.listener or look.workers or look.forks:
+        if look.listener or look.workers or look.forks or look.listing is Listing.PARTIAL:
             return False
         if reference.listener is not None:
             return True

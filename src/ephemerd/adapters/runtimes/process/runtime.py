@@ -26,7 +26,7 @@ from ephemerd.adapters.runtimes.process.tree import Look
 from ephemerd.core.events import FoundEnvironment
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.permit import Permit, Warrant
-from ephemerd.domain.verdict import ProbeReport, Sign
+from ephemerd.domain.verdict import Listing, ProbeReport, Sign
 from ephemerd.ports.errors import Broken, Gone, PortError, Refused, RetryLater
 from ephemerd.ports.runtime import LogFile, RuntimeSink, StartOrder
 
@@ -36,6 +36,7 @@ T = TypeVar("T")
 LOOK_THREADS, READING_THREADS, SLOW_THREADS = 16, 2, 3
 """Looks share their listings, so that many at once cost little more than one; reading waits for none of them."""
 EXIT_TOLD = 10.0  # how long a destroy waits for the exit to be told before the exit file goes
+LOOK_AGAIN = 0.5  # between two looks where the process list is not whole
 REMOVAL = 10.0  # how long a destroy waits for a big folder; the rest goes on behind
 
 
@@ -125,7 +126,7 @@ class ProcessRuntime:
                 ending.ask_to_stop(found, self._machine)
                 return
             options = self._registry.options_of(found)
-            await self._may_end(found, permit)
+            await self._may_end(found, permit, options.kill_wait)
             if ending.ask_to_stop(found, self._machine) and found.reference.listener is not None:
                 await ending.gone(self._machine, [found.reference.listener], options.stop_wait)
             left = await ending.kill(found, self._machine, lambda: self._ask(found), options.kill_wait)
@@ -192,13 +193,23 @@ class ProcessRuntime:
         if self._now() > permit.expires:
             raise Refused("the permit has expired")
 
-    async def _may_end(self, found: Environment, permit: Permit) -> None:
-        """A permit that says "ended" holds only for what has ended."""
+    async def _may_end(self, found: Environment, permit: Permit, limit: float) -> None:
+        """A permit that says "ended" holds only for what has ended, by a list that is whole within `limit` seconds."""
         if permit.warrant is not Warrant.ENDED:
             return
-        look = await self._ask(found)
-        if look.listener or look.workers:
-            raise Refused("the permit says that listener and worker are gone, and they are not")
+        loop = asyncio.get_running_loop()
+        end = loop.time() + limit
+        while True:
+            look = await self._ask(found)
+            if look.listener or look.workers:
+                raise Refused("the permit says that listener and worker are gone, and they are not")
+            if look.listing in (Listing.COMPLETE, Listing.EMPTY):
+                return
+            if loop.time() >= end:
+                raise Broken(
+                    f"nothing proves that listener and worker are gone: {look.detail or 'partial list'}"
+                )
+            await asyncio.sleep(LOOK_AGAIN)
 
     def _follow(self, environment: Environment) -> None:
         runner = environment.reference.runner
