@@ -14,6 +14,7 @@ PYTHON ?=
 SYSTEM ?= 1
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
+WORKERS ?= 3
 SIMULATE_ARGS ?=
 CHAOS_ARGS ?=
 MUTATE_ARGS ?=
@@ -66,8 +67,8 @@ chaos: setup
 check: lint types contracts unit
 
 whole: coverage
-	@# the tests of core and domain ran there, measured
-	$(BIN)/pytest --ignore=tests/unit/core --ignore=tests/unit/domain $(PYTEST_ARGS)
+	@# the tests of core and domain ran there, measured; the others, which mostly wait, run side by side
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --ignore=tests/unit/core --ignore=tests/unit/domain $(PYTEST_ARGS)
 
 test: setup system lint types contracts whole
 

@@ -65,6 +65,12 @@ def in_ci() -> bool:
     return os.environ.get("CI", "").lower() not in {"", "0", "false", "no"}
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Where tests run side by side, those of a file stay together, and so do all that share one engine."""
+    shared = "docker_engine" in getattr(item, "fixturenames", ())
+    item.add_marker(pytest.mark.xdist_group("docker_engine" if shared else item.location[0]))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(NotRun(), "ephemerd-not-run")
 
