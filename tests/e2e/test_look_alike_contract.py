@@ -1,8 +1,8 @@
 """The GitHub look-alike held against the facts about GitHub, section by section.
 
-Every test is named after the section of the facts (`github.md`) that it checks: `test_3_1_…` is section 3.1. The
-look-alike stands for one repository and its hooks: App credentials (2.1, 2.2), organizations (6), labels,
-downloads and old-style tokens (3.4) are not part of it.
+Every test is named after the section of the facts (`github.md`) that it checks: `test_3_1_…` is section 3.1. App
+credentials (2), organizations and their groups (6) are in `test_look_alike_accounts.py`; labels, downloads and
+old-style tokens (3.4) are not part of the look-alike.
 """
 
 from __future__ import annotations

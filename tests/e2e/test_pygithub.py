@@ -225,3 +225,31 @@ async def test_a_wrong_token_is_refused(sim):
         stack.callback(stranger.close)
         with pytest.raises(github.BadCredentialsException):
             await asyncio.to_thread(stranger.get_repo, "acme/app")
+
+
+async def test_an_app_is_itself_and_its_installation_acts(sim, request):
+    """Its own JWT, its own way of finding the installation, its own renewal of tokens."""
+    permissions = {"administration": "write", "organization_self_hosted_runners": "write"}
+    app, key = sim.site.apps.create(permissions, ("acme",))
+    auth = github.Auth.AppAuth(app.id, key)
+
+    def act() -> tuple[int, list[str], int, str]:
+        integration = github.GithubIntegration(auth=auth, base_url=sim.url)
+        found = integration.get_repo_installation("acme", "app")
+        token = integration.get_access_token(found.id, {"administration": "write"})
+        assert token.permissions == {"administration": "write"}
+        assert token.expires_at.tzinfo is not None
+        hub = github.Github(auth=auth.get_installation_auth(found.id), base_url=sim.url, retry=None)
+        assert hub.get_repo("acme/app").get_self_hosted_runners().totalCount == 0
+        organization = hub.get_organization("acme")
+        made = organization.create_self_hosted_runner_jitconfig(name="one", runner_group_id=1, labels=LABELS)
+        names = [one.full_name for one in found.get_repos()]
+        hub.close()
+        integration.close()
+        return found.id, names, made.runner.id, integration.get_app().slug
+
+    number, names, runner, slug = await asyncio.to_thread(act)
+    assert number in app.installations
+    assert names == ["acme/app"]
+    assert sim.world.runners[runner].name == "one"
+    assert slug == app.slug

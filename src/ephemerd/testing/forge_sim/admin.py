@@ -20,6 +20,10 @@ POST /_admin/deliveries/hold                 keep back ``actions`` (default in_p
 POST /_admin/deliveries/release              send what was kept back (``jobs``, default all) -> ``{"released": n}``
 POST /_admin/hooks                           ``url``, ``secret`` (default: the one given at start), ``repository``
 POST /_admin/repositories                    ``name`` (owner/name), ``private``
+POST /_admin/enterprises                     ``name``: an enterprise that holds every organization
+POST /_admin/apps                            ``permissions`` (name to level), ``accounts``: make an App and install it
+                                             -> ``{"app_id", "client_id", "private_key", "installations"}``
+POST /_admin/apps/revoke                     end every token of every installation
 POST /_admin/faults                          ``fault``, for ``runner`` (a name) or for the next one registered
 POST /_admin/spare                           ``spare``: let the weather break no runner registered from now on
 POST /_admin/outage                          ``kind`` (or null to end it), ``seconds``
@@ -87,6 +91,9 @@ class Admin:
             "/deliveries/release": self.release_deliveries,
             "/hooks": self.add_hook,
             "/repositories": self.add_repository,
+            "/enterprises": self.add_enterprise,
+            "/apps": self.add_app,
+            "/apps/revoke": self.revoke_tokens,
             "/faults": self.fault,
             "/spare": self.spare,
             "/outage": self.outage,
@@ -219,6 +226,34 @@ class Admin:
         if name.count("/") != 1 or not all(name.split("/")):
             raise Refused(422, "name: owner/name is needed")
         return {"id": self.world.add_repository(name, private=bool(body.get("private", True))).id}
+
+    async def add_enterprise(self, request: Request, body: Json) -> Json:
+        """Create an enterprise."""
+        name = body.get("name")
+        if not isinstance(name, str) or not name:
+            raise Refused(422, "name: a text is needed")
+        self.world.company("enterprise", name, create=True)
+        return {}
+
+    async def add_app(self, request: Request, body: Json) -> Json:
+        """Make an App and install it on accounts."""
+        permissions, accounts = body.get("permissions", {}), body.get("accounts", [])
+        if not isinstance(permissions, dict) or not isinstance(accounts, list):
+            raise Refused(422, "permissions: an object, accounts: a list is needed")
+        given = {str(name): str(level) for name, level in permissions.items()}
+        app, key = self.site.apps.create(given, tuple(str(account) for account in accounts))
+        installed = {one.account: one.id for one in app.installations.values()}
+        return {
+            "app_id": app.id,
+            "client_id": app.client_id,
+            "private_key": key,
+            "installations": installed,
+        }
+
+    async def revoke_tokens(self, request: Request, body: Json) -> Json:
+        """End the tokens of all installations."""
+        self.site.apps.tokens.clear()
+        return {}
 
     # Things that go wrong
 

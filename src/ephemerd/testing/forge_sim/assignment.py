@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import random
 
+from ephemerd.testing.forge_sim.companies import Company
 from ephemerd.testing.forge_sim.model import Job, JobStatus, Runner
 from ephemerd.testing.forge_sim.offers import Offers
 from ephemerd.testing.forge_sim.world import Refused, World
 
 
 def satisfies(runner: Runner, job: Job) -> bool:
-    """Whether the job's labels are a subset of the runner's, without regard to case, in the same scope.
+    """Whether the job's labels are a subset of the runner's, without regard to case, in the same scope and in a
+    group that lets the repository in.
 
     A job without labels is asked for by runner group only; no repository runner serves it here.
     """
-    if not job.labels or runner.repository is not job.run.repository:
+    repository = job.run.repository
+    if isinstance(runner.scope, Company):
+        there = runner.scope.serves(repository, runner.group_id)
+    else:
+        there = runner.scope is repository
+    if not job.labels or not there:
         return False
     return {label.strip().lower() for label in job.labels} <= {
         label.strip().lower() for label in runner.labels

@@ -23,7 +23,7 @@ def encode(runner: Runner, base_url: str, work_folder: str, rng: random.Random) 
         "Ephemeral": "True",
         "ServerUrl": f"{base_url}/_pipelines/",
         "ServerUrlV2": f"{base_url}/_broker/",
-        "GitHubUrl": f"{base_url}/{runner.repository.full_name}",
+        "GitHubUrl": f"{base_url}/{runner.scope.full_name}",
         "WorkFolder": work_folder,
         "UseV2Flow": "true",
     }

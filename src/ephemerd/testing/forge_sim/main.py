@@ -24,16 +24,19 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.routing import Route
 
 from ephemerd.testing.fake_runner.folder import write_folder
-from ephemerd.testing.forge_sim import rest_hooks, rest_jobs, rest_runners
+from ephemerd.testing.forge_sim import rest_apps, rest_groups, rest_hooks, rest_jobs, rest_runners
 from ephemerd.testing.forge_sim.admin import Admin
+from ephemerd.testing.forge_sim.apps import Apps
 from ephemerd.testing.forge_sim.assignment import Assigner
 from ephemerd.testing.forge_sim.broker import Broker
 from ephemerd.testing.forge_sim.deliveries import Deliverer
+from ephemerd.testing.forge_sim.limits import PRIMARY_LIMIT, Limits
 from ephemerd.testing.forge_sim.offers import Offers
 from ephemerd.testing.forge_sim.outages import Outages
-from ephemerd.testing.forge_sim.rest import PRIMARY_LIMIT, Limits, Site, no_such_endpoint
+from ephemerd.testing.forge_sim.rest import Site, no_such_endpoint
 from ephemerd.testing.forge_sim.truth import TruthLog
 from ephemerd.testing.forge_sim.world import World
 from ephemerd.testing.weather import Weather, WeatherError, load
@@ -147,18 +150,12 @@ async def running(options: Options) -> AsyncIterator[ForgeSim]:
     deliverer = Deliverer(world)
     outages = Outages(world, deliverer)
     assigner = Assigner(world, offers)
-    site = Site(world, offers, deliverer, outages, token, Limits(world, options.rate_limit))
+    site = Site(world, offers, deliverer, outages, token, Limits(world, options.rate_limit), Apps(world))
     admin = Admin(site, assigner, repository=options.repository, webhook_secret=webhook_secret)
     world.on_job = deliverer.announce
     world.on_change = assigner.poke
     app = Starlette(
-        routes=[
-            *rest_runners.routes(site, "/repos/{owner}/{repo}"),
-            *rest_jobs.routes(site),
-            *rest_hooks.routes(site),
-            *Broker(world, offers).routes(),
-            *admin.routes(),
-        ],
+        routes=[*_rest(site), *Broker(world, offers).routes(), *admin.routes()],
         exception_handlers={404: no_such_endpoint, 405: no_such_endpoint},
     )
     server = _Server(
@@ -184,6 +181,22 @@ async def running(options: Options) -> AsyncIterator[ForgeSim]:
         server.stopping.set()
         await serving
         truth.close()
+
+
+def _rest(site: Site) -> list[Route]:
+    """The endpoints of the REST interface."""
+    companies = [
+        one
+        for scope in ("/orgs/{org}", "/enterprises/{enterprise}")
+        for one in (*rest_runners.routes(site, scope), *rest_groups.routes(site, scope))
+    ]
+    return [
+        *rest_runners.routes(site, "/repos/{owner}/{repo}"),
+        *companies,
+        *rest_apps.routes(site),
+        *rest_jobs.routes(site),
+        *rest_hooks.routes(site),
+    ]
 
 
 def _secret(path: Path | None, make: Callable[[], str]) -> str:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from ephemerd.testing.forge_sim.companies import Company
+
 
 class JobStatus(StrEnum):
     """The states that GitHub shows for a job (github.md, section 5)."""
@@ -153,7 +155,7 @@ class Runner:
     id: int
     name: str
     labels: tuple[str, ...]
-    repository: Repository
+    scope: Repository | Company
     group_id: int
     secret: str
     created_at: float

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import hmac
 import json
 import math
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -22,18 +20,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from ephemerd.testing.forge_sim.apps import Apps, Grant
+from ephemerd.testing.forge_sim.companies import Company
 from ephemerd.testing.forge_sim.deliveries import Deliverer
+from ephemerd.testing.forge_sim.limits import Limited, Limits
 from ephemerd.testing.forge_sim.model import Repository
 from ephemerd.testing.forge_sim.offers import Offers
 from ephemerd.testing.forge_sim.outages import Outages
 from ephemerd.testing.forge_sim.world import Refused, World
 
 API_VERSIONS = ("2022-11-28", "2026-03-10")
-PRIMARY_LIMIT = 5000
-"""Requests an hour [doc]; the hour is scaled."""
 GHES_PREFIX = "/api/v3"
-SECONDARY_POINTS = 900
-"""Points a minute for each endpoint; a read costs 1, a write 5 [doc]; the minute is scaled."""
 
 Json = dict[str, Any]
 Handler = Callable[[Request, "Site"], Awaitable["Reply"]]
@@ -52,65 +49,6 @@ class Reply:
 
 
 @dataclass(slots=True)
-class Limits:
-    """The primary and the secondary rate limit of one token."""
-
-    world: World
-    limit: int = PRIMARY_LIMIT
-    used: int = 0
-    reset_at: float = 0.0
-    points: dict[str, deque[tuple[float, int]]] = field(default_factory=dict)
-
-    def spend(self, method: str, endpoint: str) -> None:
-        """Count one call, or refuse it with 403 as GitHub does."""
-        now = time.time()
-        self._roll(now)
-        cost = 1 if method in ("GET", "HEAD", "OPTIONS") else 5
-        minute = self.world.seconds(60.0)
-        window = self.points.setdefault(endpoint, deque())
-        while window and window[0][0] < now - minute:
-            window.popleft()
-        if sum(points for _, points in window) + cost > SECONDARY_POINTS:
-            raise Limited("You have exceeded a secondary rate limit.", retry_after=math.ceil(minute))
-        if self.used >= self.limit:
-            raise Limited("API rate limit exceeded.", retry_after=None)
-        window.append((now, cost))
-        self.used += 1
-
-    def give_back(self) -> None:
-        """An answer 304 is not charged to the primary limit [doc]."""
-        self.used -= 1
-
-    def _roll(self, now: float) -> None:
-        if now >= self.reset_at:
-            self.used = 0
-            self.reset_at = now + self.world.seconds(3600.0)
-
-    def resource(self) -> Json:
-        """The limit as ``GET /rate_limit`` shows it."""
-        self._roll(time.time())
-        return {
-            "limit": self.limit,
-            "used": self.used,
-            "remaining": max(0, self.limit - self.used),
-            "reset": math.ceil(self.reset_at),
-            "resource": "core",
-        }
-
-    def headers(self) -> dict[str, str]:
-        """The ``x-ratelimit-*`` headers."""
-        return {f"x-ratelimit-{key}": str(value) for key, value in self.resource().items()}
-
-
-class Limited(Refused):
-    """A rate limit was hit."""
-
-    def __init__(self, message: str, *, retry_after: int | None, status: int = 403) -> None:
-        super().__init__(status, message)
-        self.retry_after = retry_after
-
-
-@dataclass(slots=True)
 class Site:
     """Everything that an endpoint can reach."""
 
@@ -120,6 +58,7 @@ class Site:
     outages: Outages
     token: str
     limits: Limits
+    apps: Apps
 
     def base(self, request: Request) -> str:
         """The start of the API's addresses as this caller reaches it; answers point back the same way."""
@@ -133,19 +72,43 @@ class Site:
         except KeyError:
             raise Refused(404, "Not Found") from None
 
+    def company(self, request: Request) -> Company:
+        """The organization or enterprise that the path names, else 404."""
+        for kind in ("org", "enterprise"):
+            if kind in request.path_params:
+                found = self.world.company(kind, request.path_params[kind])
+                if found is not None:
+                    return found
+        raise Refused(404, "Not Found")
+
+    def scope(self, request: Request) -> Repository | Company:
+        """The scope of runners that the path names, else 404."""
+        return self.repository(request) if "repo" in request.path_params else self.company(request)
+
 
 def route(
-    site: Site, method: str, path: str, handler: Handler, *, free: bool = False, needs: str | None = None
+    site: Site,
+    method: str,
+    path: str,
+    handler: Handler,
+    *,
+    free: bool = False,
+    needs: str | None = None,
+    jwt: bool = False,
 ) -> list[Route]:
     """Make the routes of one endpoint: at the root as on github.com and under ``/api/v3`` as on a GHES.
 
-    ``needs`` is the permission that the endpoint says it wants (github.md, section 2.3).
+    ``needs`` is the permission that the endpoint says it wants (github.md, section 2.3); ``jwt`` says that it is
+    for Apps, by their JWT.
     """
     level = "read" if method == "GET" else "write"
     accepts = {"x-accepted-github-permissions": f"{needs}={level}"} if needs else {}
 
+    def allow(request: Request, grant: Grant) -> None:
+        site.apps.allow(grant, request.path_params, needs, level, jwt=jwt)
+
     async def answer(request: Request) -> Response:
-        return await _answer(request, site, handler, path, free=free, headers=accepts)
+        return await _answer(request, site, handler, path, allow, free=free, headers=accepts)
 
     return [Route(prefix + path, answer, methods=[method]) for prefix in ("", GHES_PREFIX)]
 
@@ -161,6 +124,7 @@ async def _answer(
     site: Site,
     handler: Handler,
     template: str,
+    allow: Callable[[Request, Grant], None],
     *,
     free: bool,
     headers: Mapping[str, str],
@@ -168,11 +132,14 @@ async def _answer(
     began = time.monotonic()
     delay = site.world.weather.rest_delay.draw(site.world.rng("rest")) / 2
     await asyncio.sleep(delay)
+    limits = site.limits
     try:
-        _check(request, site)
+        grant = request.state.grant = _check(request, site)
+        limits = grant.limits
         await _suffer_outage(site)
         if not free:
-            site.limits.spend(request.method, f"{request.method} {template}")
+            limits.spend(request.method, f"{request.method} {template}")
+        allow(request, grant)
         reply = await handler(request, site)
     except Refused as refusal:
         reply = _refusal(site, refusal)
@@ -180,7 +147,7 @@ async def _answer(
     if reply.answer_lost:
         await _keep_silent(site, 30.0)
         reply = Reply(504, {"message": "We couldn't respond to your request in time."})
-    response = _respond(request, site, reply, headers, charged=not free)
+    response = _respond(request, site, reply, headers, limits, charged=not free)
     took = round((time.monotonic() - began) * 1000, 3)
     site.world.truth.add(
         "api_call",
@@ -193,8 +160,8 @@ async def _answer(
     return response
 
 
-def _check(request: Request, site: Site) -> None:
-    """Refuse what GitHub refuses before it looks at the endpoint (github.md, section 1)."""
+def _check(request: Request, site: Site) -> Grant:
+    """Say who asks; refuse what GitHub refuses before it looks at the endpoint (github.md, section 1)."""
     if not request.headers.get("user-agent", "").strip():
         raise Refused(
             403, "Request forbidden by administrative rules. Please make sure it has a User-Agent header"
@@ -202,11 +169,11 @@ def _check(request: Request, site: Site) -> None:
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() not in ("bearer", "token") or not given:
         raise Refused(401, "Requires authentication")
-    if not hmac.compare_digest(given.strip().encode(), site.token.encode()):
-        raise Refused(401, "Bad credentials")
+    grant = site.apps.grant(given.strip(), site.token, site.limits)
     version = request.headers.get("x-github-api-version")
     if version is not None and version not in API_VERSIONS:
         raise Refused(410, f"API version {version} is not supported")
+    return grant
 
 
 async def _suffer_outage(site: Site) -> None:
@@ -247,7 +214,7 @@ def _refusal(site: Site, refusal: Refused) -> Reply:
 
 
 def _respond(
-    request: Request, site: Site, reply: Reply, standing: Mapping[str, str], *, charged: bool
+    request: Request, site: Site, reply: Reply, standing: Mapping[str, str], limits: Limits, *, charged: bool
 ) -> Response:
     content = b"" if reply.body is None else json.dumps(reply.body, separators=(",", ":")).encode()
     headers = {
@@ -255,7 +222,7 @@ def _respond(
         "x-github-request-id": f"{site.world.rng('requests').getrandbits(64):016X}",
         "x-github-media-type": "github.v3; format=json",
         "x-github-api-version-selected": request.headers.get("x-github-api-version", API_VERSIONS[0]),
-        **site.limits.headers(),
+        **limits.headers(),
         **standing,
         **reply.headers,
     }
@@ -268,8 +235,8 @@ def _respond(
         headers["cache-control"] = "private, max-age=60"
         if _known(request.headers.get("if-none-match", ""), headers["etag"]):
             if charged:
-                site.limits.give_back()
-            headers |= site.limits.headers()
+                limits.give_back()
+            headers |= limits.headers()
             status, content = 304, b""
     if content:
         headers["content-type"] = "application/json; charset=utf-8"

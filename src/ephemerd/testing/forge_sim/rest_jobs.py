@@ -56,7 +56,7 @@ async def meta(request: Request, site: Site) -> Reply:
 
 async def rate_limit(request: Request, site: Site) -> Reply:
     """Show the limits; free of charge. ``rate`` is gone in the newer API version [doc]."""
-    core = site.limits.resource()
+    core = request.state.grant.limits.resource()
     # Whether the JIT call draws on the second one is not known (github.md, section 18); here it does not.
     registration = {"limit": 10_000, "used": 0, "remaining": 10_000, "reset": core["reset"]}
     body = {"resources": {"core": core, "actions_runner_registration": registration}}

@@ -11,14 +11,16 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from ephemerd.testing.forge_sim import jit, payloads
+from ephemerd.testing.forge_sim.companies import Company
+from ephemerd.testing.forge_sim.limits import Limited
 from ephemerd.testing.forge_sim.model import Fault, Job, Repository, Runner
-from ephemerd.testing.forge_sim.rest import Json, Limited, Reply, Site, json_body, paged, route
+from ephemerd.testing.forge_sim.rest import Json, Reply, Site, json_body, paged, route
 from ephemerd.testing.forge_sim.world import Refused
 
 MAX_RUNNERS = 10_000
 """Runners in one group [doc]."""
 MAX_REGISTRATIONS = 1500
-"""Registrations of one repository in five minutes [doc]; more are refused with 429 [field]."""
+"""Registrations of one scope in five minutes [doc]; more are refused with 429 [field]."""
 MAX_NAME = 64
 """Characters of a runner's name [field]."""
 FORBIDDEN_IN_NAMES = frozenset('"/:<>\\|*?')
@@ -26,7 +28,8 @@ FORBIDDEN_IN_NAMES = frozenset('"/:<>\\|*?')
 
 def routes(site: Site, scope: str) -> list[Route]:
     """The runner endpoints below ``scope``, e.g. ``/repos/{owner}/{repo}``."""
-    base, needs = f"{scope}/actions/runners", "administration"
+    base = f"{scope}/actions/runners"
+    needs = "administration" if scope.startswith("/repos") else "organization_self_hosted_runners"
     return [
         *route(site, "POST", f"{base}/generate-jitconfig", generate_jitconfig, needs=needs),
         *route(site, "POST", f"{base}/registration-token", registration_token, needs=needs),
@@ -38,18 +41,18 @@ def routes(site: Site, scope: str) -> list[Route]:
 
 async def generate_jitconfig(request: Request, site: Site) -> Reply:
     """Register a runner for one job: 201, 403, 404, 409, 422, 429."""
-    repository = site.repository(request)
+    scope = site.scope(request)
     name, group_id, labels, work_folder = _wanted(await json_body(request))
     if group_id == 2:
         raise Refused(403, "Resource not accessible: the group of GitHub-hosted runners")
-    if group_id != 1:
+    if group_id not in (scope.groups if isinstance(scope, Company) else (1,)):
         raise Refused(404, "Not Found")
-    if len(repository.runners) >= MAX_RUNNERS:
+    if sum(runner.group_id == group_id for runner in scope.runners.values()) >= MAX_RUNNERS:
         raise Refused(422, f"Runner group {group_id} has reached max limit of {MAX_RUNNERS} runners")
-    _count_registration(site, repository)
+    _count_registration(site, scope)
     world = site.world
     lost = world.rng("answers").random() < world.weather.jit_answer_lost and not world.sparing
-    runner = world.register(repository, name, labels, group_id, answer_lost=lost)
+    runner = world.register(scope, name, labels, group_id, answer_lost=lost)
     blob = jit.encode(runner, world.base_url, work_folder, world.rng("keys"))
     body = {"runner": _shown(site, runner), "encoded_jit_config": blob}
     return Reply(201, body, answer_lost=lost, runner=name)
@@ -63,10 +66,10 @@ async def registration_token(request: Request, site: Site) -> Reply:
     return Reply(201, {"token": token[:29], "expires_at": ends.isoformat(timespec="milliseconds")})
 
 
-def _count_registration(site: Site, repository: Repository) -> None:
+def _count_registration(site: Site, scope: Repository | Company) -> None:
     """Count one registration, or refuse it: there is a limit for five minutes, which are scaled."""
     window = site.world.seconds(300.0)
-    now, recent = time.time(), repository.registrations
+    now, recent = time.time(), scope.registrations
     while recent and recent[0] < now - window:
         recent.popleft()
     if len(recent) >= MAX_REGISTRATIONS:
@@ -102,7 +105,7 @@ async def list_runners(request: Request, site: Site) -> Reply:
     wanted = request.query_params.get("name")
     runners = [
         runner
-        for runner in site.repository(request).runners.values()
+        for runner in site.scope(request).runners.values()
         if (wanted is None or runner.name == wanted)
         and not _consumed(runner)
         and rng.random() >= world.weather.list_omits_runner
@@ -164,7 +167,7 @@ def _consumed(runner: Runner) -> bool:
 
 
 def _find(request: Request, site: Site, *, also_consumed: bool = False) -> Runner:
-    runner = site.repository(request).runners.get(request.path_params["runner_id"])
+    runner = site.scope(request).runners.get(request.path_params["runner_id"])
     if runner is None or (_consumed(runner) and not also_consumed):
         raise Refused(404, "Not Found")
     return runner

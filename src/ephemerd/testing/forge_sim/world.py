@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ephemerd.testing.forge_sim.companies import Company
 from ephemerd.testing.forge_sim.model import (
     Fault,
     Job,
@@ -64,6 +65,7 @@ class World:
         self.base_url = ""
         self.refuses_from: RefusesFrom = weather.refuses_from
         self.repositories: dict[str, Repository] = {}
+        self.companies: dict[tuple[str, str], Company] = {}
         self.jobs: dict[int, Job] = {}
         self.runners: dict[int, Runner] = {}
         self.faults_for_next: list[tuple[Fault, str]] = []
@@ -123,6 +125,14 @@ class World:
             owner, name = full_name.split("/", 1)
             self.repositories[key] = Repository(next(self._repository_ids), owner, name, private)
         return self.repositories[key]
+
+    def company(self, kind: str, login: str, *, create: bool = False) -> Company | None:
+        """Find an organization or enterprise. An owner of repositories is an organization here."""
+        key = (kind, login.lower())
+        owner = next((one.owner for one in self.repositories.values() if one.owner.lower() == key[1]), None)
+        if key not in self.companies and (create or (kind == "org" and owner is not None)):
+            self.companies[key] = Company("org" if kind == "org" else "enterprise", owner or login)
+        return self.companies.get(key)
 
     def queue_run(
         self,
@@ -245,23 +255,29 @@ class World:
     # Registrations
 
     def register(
-        self, repository: Repository, name: str, labels: Sequence[str], group_id: int, *, answer_lost: bool
+        self,
+        scope: Repository | Company,
+        name: str,
+        labels: Sequence[str],
+        group_id: int,
+        *,
+        answer_lost: bool,
     ) -> Runner:
         """Register a just-in-time runner; a taken name is refused with 409."""
-        if any(r.name == name for r in repository.runners.values()):
+        if any(r.name == name for r in scope.runners.values()):
             raise Refused(409, f"Already exists - A runner with the name {name} already exists.")
         rng = self.rng("registrations")
         runner = Runner(
             id=next(self._runner_ids),
             name=name,
             labels=tuple(labels),
-            repository=repository,
+            scope=scope,
             group_id=group_id,
             secret=f"{rng.getrandbits(128):032x}",
             created_at=time.time(),
             busy_flag_lag_s=self.weather.busy_flag_lag.draw(rng),
         )
-        repository.runners[runner.id] = runner
+        scope.runners[runner.id] = runner
         self.runners[runner.id] = runner
         self.truth.add(
             "runner_registered",
@@ -297,7 +313,7 @@ class World:
             return
         runner.registered = False
         runner.gone_by = by
-        runner.repository.runners.pop(runner.id, None)
+        runner.scope.runners.pop(runner.id, None)
         self.truth.add("runner_deregistered", runner=runner.name, by=by)
         self.on_change()
 
