@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ephemerd.app.daemon import Daemon
-from ephemerd.app.inbox import Fate
+from ephemerd.app.inbox import Fate, Receipt
 from ephemerd.app.operator import STORE_WAIT, NotTaken
 from ephemerd.app.writer import Handled
 from ephemerd.core.events import Reconfigured
@@ -83,25 +83,46 @@ class Reloader:
     async def _commit(self, who: str, prepared: Prepared) -> None:
         assert prepared.setup is not None
         event = Reconfigured(who, prepared.setup)
+        reply = self._daemon.inbox.offer(event)
+        if reply is None:
+            raise NotTaken("the daemon stops or is overloaded; try again")
+        self._apply_once(event, reply, prepared.apply)
+        try:
+            async with asyncio.timeout(STORE_WAIT):
+                receipt = await asyncio.shield(reply)
+        except TimeoutError:
+            raise NotTaken("the reload was not committed in time; look before trying again") from None
+        if receipt.fate is not Fate.STORED:
+            raise NotTaken("the reload could not be stored; the log and /healthz say why")
+
+    def _apply_once(
+        self, event: Reconfigured, reply: asyncio.Future[Receipt], apply: Callable[[], None]
+    ) -> None:
+        """Tell the ports as soon as the event is committed, also when nobody waits for it any more: else the core
+        would serve pools that the ports do not know."""
+        over = False
+
+        def committed() -> None:
+            nonlocal over
+            if not over:
+                over = True
+                end_watch()
+                apply()
 
         def watcher(handled: Handled) -> None:
             if handled.item.event is event:
-                prepared.apply()
+                committed()
+
+        def answered(done: asyncio.Future[Receipt]) -> None:
+            nonlocal over
+            if not done.cancelled() and done.result().fate is Fate.STORED:
+                committed()
+            elif not over:
+                over = True
+                end_watch()
 
         end_watch = self._daemon.watch(watcher)
-        try:
-            reply = self._daemon.inbox.offer(event)
-            if reply is None:
-                raise NotTaken("the daemon stops or is overloaded; try again")
-            try:
-                async with asyncio.timeout(STORE_WAIT):
-                    receipt = await asyncio.shield(reply)
-            except TimeoutError:
-                raise NotTaken("the reload was not committed in time; look before trying again") from None
-            if receipt.fate is not Fate.STORED:
-                raise NotTaken("the reload could not be stored; the log and /healthz say why")
-        finally:
-            end_watch()
+        reply.add_done_callback(answered)
 
     def _refused(self, who: str, prepared: Prepared) -> ReloadView:
         first = next(finding for finding in prepared.findings if finding.level == "error")

@@ -137,3 +137,16 @@ async def test_a_reload_while_it_stops_is_not_taken(site):
     site.daemon.inbox.close()
     with pytest.raises(NotTaken):
         await site.reloader.reload("ann")
+
+
+async def test_what_is_committed_late_is_applied_although_nobody_waits_any_more(site, monkeypatch):
+    """The core serves the new pools from the commit on, so the ports have to know them."""
+    monkeypatch.setattr("ephemerd.app.reload.STORE_WAIT", 0)
+    site.prepare(CHANGE, max_concurrent=9)
+    site.store.gate = asyncio.Event()
+    with pytest.raises(NotTaken, match="not committed in time"):
+        await site.reloader.reload("ann")
+    assert site.told == ["reloading", "ready"]
+    site.store.gate.set()
+    await until(lambda: site.daemon.setup.pools[0].max_concurrent == 9)
+    assert site.told == ["reloading", "ready", "applied"]
