@@ -165,7 +165,7 @@ async def test_a_refused_token_is_replaced_once_for_all_who_had_it():
 
 
 @pytest.mark.parametrize("ahead", [-86_400.0, -300.0, 300.0, 86_400.0])
-async def test_a_wrong_clock_of_ours_is_corrected_by_githubs(ahead, caplog):
+async def test_fp_37_a_wrong_clock_of_ours_is_corrected_by_githubs(ahead, caplog):
     github = GitHub(ours=ahead)
     tokens = github.tokens()
     assert await tokens.token(ACME) == "ghs_1"
@@ -185,7 +185,7 @@ async def test_an_app_that_github_does_not_know_by_its_key_is_denied_at_once():
     assert len(github.lines) == 1
 
 
-async def test_an_app_that_is_not_installed_is_denied_and_found_once_it_is():
+async def test_fp_37_an_app_that_is_not_installed_is_denied_and_found_once_it_is():
     github = GitHub(installations={})
     tokens = github.tokens()
     with pytest.raises(Denied, match="not installed there; install it"):

@@ -33,7 +33,7 @@ def test_nothing_is_held_back_before_anything_was_told():
     assert Limits().budgets() == []
 
 
-def test_the_reserve_is_for_registrations_and_fences():
+def test_fp_36_the_reserve_is_for_registrations_and_fences():
     limits = told(500)
     held = limits.hold(READ, 10.0)
     assert held is not None
@@ -71,7 +71,7 @@ def test_resources_that_a_broken_server_invents_do_not_pile_up():
     assert len(limits.budgets()) == 32
 
 
-def test_who_was_told_to_wait_waits():
+def test_fp_36_who_was_told_to_wait_sends_nothing_before_its_time():
     limits = Limits()
     assert limits.limited(30.0, 100.0, named=True) == 30.0
     assert limits.hold(FENCE, 129.0) == Hold(1.0, True, "GitHub's rate limit")
