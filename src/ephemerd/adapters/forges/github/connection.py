@@ -132,7 +132,9 @@ class Connection:
         limits = self._limits_of(self._tokens.holder(request.account))
         self._may_go(limits, request)
         token = await self._within(self._tokens.token(request.account), deadline)
-        self._may_go(limits, request)  # it may have taken a while
+        if limits.hold(request, self._monotonic()) is not None:  # it may have taken a while
+            token = ""  # nothing that is raised has it in its frame
+            self._may_go(limits, request)
         answer = await self._sent_with(token, request, limits, deadline)
         renewed = answer.status == 401 and await self._within(
             self._tokens.refused(request.account, token), deadline
