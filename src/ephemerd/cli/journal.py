@@ -22,6 +22,7 @@ from ephemerd.cli.options import Socket, Url, common
 from ephemerd.cli.output import note
 
 Plain = dict[str, Any]
+DATABASE = b"SQLite format 3\0"
 
 app = typer.Typer(
     name="journal",
@@ -116,6 +117,8 @@ def write_lines(lines: Iterable[Plain], out: Path | None) -> int:
     first = next(waiting)
     if out is None:
         return _dump(first, waiting, sys.stdout)
+    if _is_database(out):
+        raise Failure(Exit.USAGE, f"{out} is a database and would be lost", "name another file with --out")
     try:
         file = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(file, "w", encoding="utf-8") as target:
@@ -123,6 +126,17 @@ def write_lines(lines: Iterable[Plain], out: Path | None) -> int:
     except OSError as error:
         what = f"{out} cannot be written: {error.strerror or error}"
         raise Failure(Exit.ENVIRONMENT, what, "name another file with --out") from None
+
+
+def _is_database(path: Path) -> bool:
+    """Say whether it may be a store: an export never goes over one."""
+    if not path.is_file():  # a pipe would wait for ever
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(len(DATABASE)) == DATABASE
+    except OSError:
+        return False
 
 
 def _dump(first: Plain, rest: Iterator[Plain], target: TextIO) -> int:

@@ -216,6 +216,14 @@ def test_a_damaged_store_gives_no_backup_that_looks_good(cli, path, tmp_path):
     assert list(tmp_path.glob(".copy*")) == []
 
 
+@pytest.mark.parametrize("command", ["store", "journal"])
+def test_an_export_never_goes_over_a_store(cli, path, command):
+    before = path.read_bytes()
+    done = cli(command, "export", "--store", str(path), "--out", str(path))
+    assert (done.code, "is a database" in done.err) == (2, True)
+    assert path.read_bytes() == before
+
+
 def test_everything_is_exported_but_bodies(cli, path, tmp_path):
     out = tmp_path / "store.jsonl"
     done = cli("store", "export", "--store", str(path), "--out", str(out))
