@@ -50,6 +50,19 @@ async def test_a_good_credential_may_do_everything_and_nothing_is_registered():
     assert registered == 0
 
 
+@pytest.mark.parametrize(("group", "level", "code"), [("Default", "ok", 0), ("no such group", "problem", 3)])
+async def test_an_organization_has_the_runner_group(group, level, code):
+    scope = Scope("github", "org:acme")
+    async with running(Options()) as sim:
+        forge = make_forge("github", url=sim.url, token=sim.token, runner_group=group)
+        try:
+            found = await diagnose(forge, [scope])
+        finally:
+            await forge.close()
+    assert [(one.level, one.code) for one in found] == [("ok", 0), ("ok", 0), (level, code), ("ok", 0)]
+    assert "runner group" in found[2].what
+
+
 async def test_a_wrong_token_is_a_problem_of_credentials():
     async with running(Options()) as sim:
         found = await look(sim, token=TOKEN)
@@ -91,6 +104,27 @@ async def test_little_budget_is_a_warning():
     assert set(levels(found)) == {"ok", "warning"}, "a limit ends by itself"
     assert "300 of 5000 requests (core)" in found[-1].what
     assert found[-1].todo
+
+
+@pytest.mark.parametrize(
+    ("administration", "scope", "wanted"),
+    [
+        ("write", "repo:acme/app", ["ok"] * 4),
+        ("read", "repo:acme/app", ["ok", "problem", "ok", "ok"]),
+        ("write", "repo:other/app", ["problem"]),
+    ],
+)
+async def test_the_rights_of_an_app(administration, scope, wanted):
+    async with running(Options()) as sim:
+        app, key = sim.site.apps.create({"administration": administration, "actions": "read"}, ("acme",))
+        forge = make_forge("github", url=sim.url, app_id=app.id, private_key=key)
+        try:
+            found = await diagnose(forge, [Scope("github", scope)])
+        finally:
+            await forge.close()
+    assert levels(found) == wanted, found
+    assert {one.code for one in found if one.level == "problem"} <= {4}
+    assert "PRIVATE KEY" not in str(found)
 
 
 async def test_a_token_that_may_only_read():

@@ -65,8 +65,9 @@ def machine(effective: Effective) -> Iterator[FindingView]:
     yield store(path)
     if any(pool.runtime == "process" for pool in effective.settings.pools.values()):
         yield application(Path(effective.settings.runner.application))
+    hooks = any(forge.discovery == "webhook" for forge in effective.settings.forge.values())
     for key, address in (
-        ("server.webhook_listen", server.webhook_listen),
+        ("server.webhook_listen", server.webhook_listen if hooks else None),
         ("server.metrics_listen", server.metrics_listen),
     ):
         if address is not None:

@@ -23,6 +23,7 @@ PRIVATE = 0o600
 SECRET_BYTES = 32
 LONGEST_TOKEN = 4096
 RUNTIMES = ("process", "docker")
+DISCOVERIES = ("webhook", "poll")
 ARCHITECTURES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64", "armv7l": "arm"}
 
 
@@ -31,7 +32,7 @@ Place = Annotated[
     typer.Option("--config", "-c", metavar="FILE", help="Write here; default: where the daemon looks."),
 ]
 ScopeName = Annotated[
-    str, typer.Option("--scope", metavar="SCOPE", help="Whose jobs: OWNER/NAME or repo:OWNER/NAME.")
+    str, typer.Option("--scope", metavar="SCOPE", help="Whose jobs: OWNER/NAME, or an organization's name.")
 ]
 Server = Annotated[
     str, typer.Option("--url", metavar="URL", help="API of an Enterprise Server: https://HOST/api/v3.")
@@ -41,6 +42,17 @@ TokenFile = Annotated[
 ]
 TokenStdin = Annotated[
     bool, typer.Option("--token-stdin", help="Read the token from standard input into its file.")
+]
+AppId = Annotated[int | None, typer.Option("--app-id", metavar="N", help="A GitHub App instead of a token.")]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option("--private-key-file", metavar="FILE", help="That App's key, or where it will be."),
+]
+Discovery = Annotated[
+    str,
+    typer.Option(
+        "--discovery", metavar="HOW", help="How jobs are heard of: webhook, or poll without a port."
+    ),
 ]
 Runtime = Annotated[str, typer.Option("--runtime", metavar="RUNTIME", help=f"One of {', '.join(RUNTIMES)}.")]
 Application = Annotated[
@@ -64,6 +76,9 @@ def init(
     url: Server = "",
     token_file: TokenFile = None,
     token_stdin: TokenStdin = False,
+    app_id: AppId = None,
+    private_key_file: KeyFile = None,
+    discovery: Discovery = "",
     runtime: Runtime = "",
     application: Application = None,
     image: Image = "",
@@ -80,22 +95,25 @@ def init(
     path = _place(config, force=force)
     asking = _Asking(not yes)
     scope = _scope(scope or asking.text("Whose jobs (OWNER/NAME of the repository)?", option="--scope"))
-    runtime = _runtime(runtime or asking.text("Runtime, process or docker?", default="process"))
+    discovery = discovery or asking.text("How to hear of jobs, webhook or poll?", default="webhook")
+    _one_of("--discovery", discovery, DISCOVERIES)
+    runtime = runtime or asking.text("Runtime, process or docker?", default="process")
+    _one_of("--runtime", runtime, RUNTIMES)
     process = runtime == "process"
     if process and not user and not allow_root and os.geteuid() == 0:
         user = asking.text("Which account do jobs run as (not root)?", option="--user")
     folder = application or Path("/opt/actions-runner")
     if process and application is None:
         folder = Path(asking.text("Folder of the unpacked runner application?", default=str(folder)))
-    token = _token(token_file, path, asking, stdin=token_stdin)
-    system, machine = platform.system().lower(), platform.machine().lower()
+    token = _credential(app_id, private_key_file, token_file, path, asking, stdin=token_stdin)
     first = First(
         scope=scope,
         url=url or DEFAULT_URL,
-        token_file=token.path,
-        webhook_secret_file=path.with_name("webhook"),
-        pool="macos" if system == "darwin" and process else "linux",
-        labels=tuple(label or _labels(system if process else "linux", machine)),
+        credential_file=token.path,
+        app_id=app_id,
+        webhook_secret_file=path.with_name("webhook") if discovery == "webhook" else None,
+        pool="macos" if sys.platform == "darwin" and process else "linux",
+        labels=tuple(label or _labels(here=process)),
         runtime=runtime,
         user=user,
         allow_root=allow_root and process,
@@ -153,18 +171,40 @@ def _place(config: Path | None, *, force: bool) -> Path:
 
 
 def _scope(scope: str) -> str:
-    return scope if ":" in scope else f"repo:{scope}"
+    """Return a scope as the configuration has it: a name with a slash is a repository."""
+    if ":" in scope:
+        return scope
+    return f"repo:{scope}" if "/" in scope else f"org:{scope}"
 
 
-def _runtime(runtime: str) -> str:
-    if runtime not in RUNTIMES:
-        raise Failure(Exit.USAGE, f"there is no runtime {runtime!r}", f"use one of {', '.join(RUNTIMES)}")
-    return runtime
+def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise Failure(Exit.USAGE, f"{option} {value!r} is not known", f"use one of {', '.join(known)}")
 
 
-def _labels(system: str, machine: str) -> list[str]:
-    name = {"darwin": "macos"}.get(system, system)
-    return ["self-hosted", name, ARCHITECTURES.get(machine, machine)]
+def _labels(*, here: bool) -> list[str]:
+    """Return what runners of this machine offer; a container is Linux."""
+    system, machine = platform.system().lower() if here else "linux", platform.machine().lower()
+    return ["self-hosted", {"darwin": "macos"}.get(system, system), ARCHITECTURES.get(machine, machine)]
+
+
+def _credential(
+    app_id: int | None,
+    key_file: Path | None,
+    token_file: Path | None,
+    config: Path,
+    asking: _Asking,
+    *,
+    stdin: bool,
+) -> _Token:
+    """Return the file of the App's key, which GitHub hands out as a file, or of the token."""
+    if app_id is None:
+        if key_file is not None:
+            raise Failure(Exit.USAGE, "--private-key-file is given without --app-id", "add --app-id")
+        return _token(token_file, config, asking, stdin=stdin)
+    if token_file is not None or stdin:
+        raise Failure(Exit.USAGE, "an App and a token are both given", "keep one of them")
+    return _Token((key_file or config.with_name("app.pem")).expanduser().absolute())
 
 
 def _token(named: Path | None, config: Path, asking: _Asking, *, stdin: bool) -> _Token:
@@ -193,13 +233,14 @@ def _write(path: Path, first: First, token: _Token) -> tuple[Finding, ...]:
     made: list[Path] = []
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if token.value and _private(token.path, token.value + "\n"):
+        if token.value and private_file(token.path, token.value + "\n"):
             made.append(token.path)
-        if _private(first.webhook_secret_file, secrets.token_hex(SECRET_BYTES) + "\n"):
-            made.append(first.webhook_secret_file)
+        hook = first.webhook_secret_file
+        if hook is not None and private_file(hook, secrets.token_hex(SECRET_BYTES) + "\n"):
+            made.append(hook)
         beside.unlink(missing_ok=True)
         made.append(beside)
-        _private(beside, text(first))
+        private_file(beside, text(first))
         wrong = [one for one in examine(beside, os.environ).findings if one.code == Code.CONFIGURATION]
         if wrong:
             for file in made:
@@ -219,7 +260,7 @@ def _key(where: str) -> str:
     return where.partition(" (")[0]
 
 
-def _private(path: Path, text: str) -> bool:
+def private_file(path: Path, text: str) -> bool:
     """Make a file that its owner alone can read; False where there is one already, which stays."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -235,12 +276,13 @@ def _private(path: Path, text: str) -> bool:
 
 def _tell(path: Path, first: First, left: tuple[Finding, ...], *, named: bool) -> None:
     """Say what was written, what is left to do, and the next command."""
-    lines = [
-        f"wrote {path}",
-        f"the secret for webhooks is in {first.webhook_secret_file}; GitHub wants it too, under Settings, Webhooks:",
-        "  content type application/json, the event 'Workflow jobs', and an address that leads to port 8080",
-        "  of this machine, such as https://YOUR-NAME/webhooks/github",
-    ]
+    lines = [f"wrote {path}"]
+    if first.webhook_secret_file is not None:
+        lines += [
+            f"the secret for webhooks is in {first.webhook_secret_file}",
+            "GitHub wants it too, under Settings, Webhooks: content type application/json, the event 'Workflow jobs',",
+            "  and an address that leads to port 8080 of this machine, such as https://YOUR-NAME/webhooks/github",
+        ]
     for line in lines:
         print(output.clean(line))
     sys.stdout.flush()

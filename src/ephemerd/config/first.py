@@ -14,8 +14,9 @@ DEFAULT_URL = "https://api.github.com"
 class First:
     """What a first configuration says.
 
-    scope        "repo:OWNER/NAME"
-    token_file, webhook_secret_file   absolute paths; the secrets themselves are in no text made here
+    scope        "repo:OWNER/NAME" or "org:NAME"
+    credential_file       of the token, or with `app_id` of that App's key; absolute
+    webhook_secret_file   absolute; None where jobs are polled. No secret itself is in a text made here
     pool         the pool's name
     runtime      process or docker
     user         the jobs' account; "" for the daemon's own (process) or the image's own (docker)
@@ -24,12 +25,13 @@ class First:
     """
 
     scope: str
-    token_file: Path
-    webhook_secret_file: Path
+    credential_file: Path
+    webhook_secret_file: Path | None
     pool: str
     labels: tuple[str, ...]
     runtime: str = "process"
     url: str = DEFAULT_URL
+    app_id: int | None = None
     user: str = ""
     allow_root: bool = False
     image: str = ""
@@ -57,18 +59,33 @@ TAIL = """\
 
 
 def _forge(first: First) -> str:
-    url = f"url = {toml_value(first.url)}"
-    return f"""\
-[forge.github]
-# Where runners are registered. Only the jobs of this scope are served.
-scope = {toml_value(first.scope)}
-# The API's address; of an Enterprise Server https://HOST/api/v3
-{"# " if first.url == DEFAULT_URL else ""}{url}
-# A token that may register runners (Administration: read and write) and read jobs (Actions: read).
-token_file = {toml_value(str(first.token_file))}
-# The secret that signs deliveries; the webhook at GitHub has the same one.
-webhook_secret_file = {toml_value(str(first.webhook_secret_file))}
-"""
+    lines = [
+        "[forge.github]",
+        "# Where runners are registered. Only the jobs of this scope are served.",
+        f"scope = {toml_value(first.scope)}",
+        "# The API's address; of an Enterprise Server https://HOST/api/v3",
+        f"{'# ' if first.url == DEFAULT_URL else ''}url = {toml_value(first.url)}",
+    ]
+    file = toml_value(str(first.credential_file))
+    if first.app_id is None:
+        lines += [
+            "# A token that may register runners (Administration: read and write) and read jobs (Actions: read).",
+            f"token_file = {file}",
+        ]
+    else:
+        lines += [
+            "# A GitHub App with the same rights, installed where the jobs are (docs/OPERATIONS.md).",
+            f"app_id = {first.app_id}",
+            f"private_key_file = {file}",
+        ]
+    if first.webhook_secret_file is None:
+        lines += ["# Jobs are listed again and again; no port is open for the forge.", 'discovery = "poll"']
+    else:
+        lines += [
+            "# The secret that signs deliveries; the webhook at GitHub has the same one.",
+            f"webhook_secret_file = {toml_value(str(first.webhook_secret_file))}",
+        ]
+    return "\n".join(lines) + "\n"
 
 
 def _pool(first: First) -> str:

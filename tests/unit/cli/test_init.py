@@ -114,7 +114,10 @@ def test_a_token_that_is_there_is_kept(config, monkeypatch):
     ("more", "code", "words"),
     [
         (["--runtime", "podman"], 2, "process, docker"),
-        (["--scope", "nonsense"], 3, "forge.github.scope: "),
+        (["--scope", "non/sen/se"], 3, "forge.github.scope: "),
+        (["--discovery", "scale-set"], 2, "webhook, poll"),
+        (["--private-key-file", "app.pem"], 2, "--app-id"),
+        (["--app-id", "7", "--token-file", "token"], 2, "both given"),
         (["--label", "a,b"], 3, "pools.linux.labels: "),
         (["--token-stdin"], 4, "no token on standard input"),
     ],
@@ -149,7 +152,13 @@ def test_root_has_to_name_the_jobs_account(config, capsys):
 def test_on_a_terminal_it_asks_and_does_not_show_the_token(config):
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "ephemerd", "init", "--config", str(config), *ROOT]
-    answers = {b"Whose jobs": b"acme/app", b"Runtime": b"", b"Folder": b"", b"Token": TOKEN.encode()}
+    answers = {
+        b"Whose jobs": b"acme/app",
+        b"How to hear": b"",
+        b"Runtime": b"",
+        b"Folder": b"",
+        b"Token": TOKEN.encode(),
+    }
     with subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
     ) as asked:
@@ -176,3 +185,22 @@ def test_on_a_terminal_it_asks_and_does_not_show_the_token(config):
     assert TOKEN.encode() not in shown
     assert config.with_name("token").read_text().strip() == TOKEN
     assert 'scope = "repo:acme/app"' in config.read_text()
+
+
+def test_polling_needs_no_secret_for_webhooks(config, capsys):
+    assert init(config, "--discovery", "poll") == 0
+    assert tomllib.loads(config.read_text())["forge"]["github"]["discovery"] == "poll"
+    assert not config.with_name("webhook").exists()
+    told = capsys.readouterr()
+    assert "webhook" not in told.out + told.err
+
+
+def test_an_app_for_an_organization(config, capsys):
+    assert (
+        init(config, "--scope", "acme", "--app-id", "17", "--private-key-file", str(config.parent / "k.pem"))
+        == 0
+    )
+    forge = tomllib.loads(config.read_text())["forge"]["github"]
+    assert (forge["scope"], forge["app_id"], "token_file" in forge) == ("org:acme", 17, False)
+    assert forge["private_key_file"] == str(config.parent / "k.pem")
+    assert "to do: forge.github.private_key_file" in capsys.readouterr().err

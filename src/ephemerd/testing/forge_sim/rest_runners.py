@@ -60,7 +60,7 @@ async def generate_jitconfig(request: Request, site: Site) -> Reply:
 
 async def registration_token(request: Request, site: Site) -> Reply:
     """Give a token that another runner could register itself with: 201 [doc]. Nothing here takes it."""
-    site.repository(request)
+    site.scope(request)
     token = site.world.rng("keys").getrandbits(144).to_bytes(18, "big").hex().upper()
     ends = datetime.now(UTC) + timedelta(hours=1)
     return Reply(201, {"token": token[:29], "expires_at": ends.isoformat(timespec="milliseconds")})

@@ -62,6 +62,7 @@ class _Look:
 
     def __init__(self, forge: GitHubForge, scope: Scope, timeout_s: float, now: Callable[[], float]) -> None:
         self.clock: FindingView | None = None
+        self._forge = forge
         self._connection: Connection = forge._connection
         self._where = f"forge.{forge.name}"
         self._scope = scope
@@ -90,7 +91,18 @@ class _Look:
         if self._scope.kind == "repo":
             runs = wire.list_runs(self._scope.target, "queued")
             found.append(await self._ask(runs, (200,), f"the credential may read the jobs of {path}"))
+        else:
+            found.append(await self._group())
         return found
+
+    async def _group(self) -> FindingView:
+        """Look whether there is a runner group of the configured name; a repository has none of its own."""
+        deadline = asyncio.get_running_loop().time() + self._timeout_s
+        try:
+            number = await self._forge._group(self._scope, deadline)
+        except PortError as error:
+            return self._problem(error)
+        return FindingView("ok", 0, self._where, f"{self._scope.path} has the runner group ({number})", "")
 
     async def _ask(self, request: wire.Request, good: tuple[int, ...], ok: str) -> FindingView:
         loop = asyncio.get_running_loop()
