@@ -189,13 +189,14 @@ def examine(
     hosts = list(dict.fromkeys([*layers.names("hosts"), "local"]))
     settings, refused = _validate(layers)
     findings = [*layers.findings, *refused, *vault.findings]
-    empty = _nothing(found, env, forges, pools)
+    unread = any(finding.where == str(found) for finding in layers.findings)  # what is in it is not known
+    empty = [] if unread else _nothing(found, env, forges, pools)
     findings.extend(empty)
     _fill(layers, settings)
     settings, _ = _validate(layers)
     findings.extend(CrossCheck(settings, layers, forges, hosts).run(vault))
     findings.extend(not_yet(settings, layers))
-    if environment and not empty:
+    if environment and not empty and not unread:
         findings.extend(Machine(settings, layers).run())
     ordered = tuple(sorted(dict.fromkeys(findings), key=lambda finding: (not finding.code, finding.code)))
     usable = not [finding for finding in errors(ordered) if finding.code < Code.ENVIRONMENT]

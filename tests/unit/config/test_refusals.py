@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ephemerd.config.effective import load_settings
+from ephemerd.config.effective import examine, load_settings
 from ephemerd.config.findings import Code, ConfigError, Finding, exit_code
 from tests.unit.config.conftest import GOOD
 
@@ -187,3 +187,10 @@ def test_the_lowest_code_among_errors_wins_and_warnings_do_not_count():
     assert exit_code([of(Code.WARNING), of(Code.ENVIRONMENT)]) == 5
     assert exit_code([of(Code.ENVIRONMENT), of(Code.CREDENTIALS)]) == 4
     assert exit_code([of(Code.CREDENTIALS), of(Code.CONFIGURATION)]) == 3
+
+
+def test_a_file_that_cannot_be_read_is_all_that_is_said_of_it(tmp_path):
+    """What it holds is not known, so nothing is missing."""
+    (tmp_path / "config.toml").write_text("[forge.github\n")
+    findings = examine(tmp_path / "config.toml", {"HOME": str(tmp_path)}).findings
+    assert [finding.what.split(":")[0] for finding in findings] == ["is not valid TOML"]
