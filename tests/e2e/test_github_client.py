@@ -769,8 +769,8 @@ async def test_budgets_are_kept_as_last_told():
         for _ in range(2):
             await forge.runner(SCOPE, 7)
         assert forge.budgets() == (
-            Budget("core", 5000, 9, 1700000000, reserve=500),
-            Budget("search", 5000, 5, 1700000000, reserve=500),
+            Budget("core", 5000, 9, 1700000000, reserve=1000),
+            Budget("search", 5000, 5, 1700000000, reserve=1000),
         )
 
 

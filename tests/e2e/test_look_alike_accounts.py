@@ -331,7 +331,7 @@ async def test_a_runner_of_an_organization_by_an_app_from_its_registration_to_it
     assert asked.count("POST /app/installations/{installation_id:int}/access_tokens") == 1
     assert asked.count("GET /orgs/{org}/installation") == 1
     (budget,) = [one for one in forge.budgets() if one.account == "acme"]
-    assert (budget.limit, budget.reserve) == (5000, 500)
+    assert (budget.limit, budget.reserve) == (5000, 1000)
 
 
 async def test_many_calls_at_once_take_one_token(sim, forge):

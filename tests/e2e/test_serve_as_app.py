@@ -98,7 +98,7 @@ def test_several_scopes_and_forges_share_one_set_of_slots(site):
     rates = {(one["forge"], one["account"]): one for one in status["rates"] if one["resource"] == "core"}
     assert ("github", "acme") in rates
     assert ("second", "") in rates
-    assert rates["github", "acme"]["reserve"] == 500
+    assert rates["github", "acme"]["reserve"] == 1000
     assert {job["conclusion"] for job in site.api("api/v1/jobs")["items"]} == {"success"}
     everything = site.log() + "".join(str(site.api(f"api/v1/{path}")) for path in ("journal", "runners"))
     assert "ghs_" not in everything

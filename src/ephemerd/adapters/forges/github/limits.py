@@ -17,7 +17,7 @@ POINTS = 800
 """Points a minute that we spend on an endpoint; the rest of GitHub's 900 is for clocks that differ."""
 MINUTE_S = 60.0
 READ_POINTS, WRITE_POINTS = 1, 5
-RESERVE = 10
+RESERVE = 5
 """One part in so many of the hourly limit is kept for registrations and fences: reads stop there."""
 LONGEST_PAUSE_S = 1800.0
 """Pauses double while a limit that names no end goes on, up to this."""

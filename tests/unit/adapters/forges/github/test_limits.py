@@ -34,15 +34,15 @@ def test_nothing_is_held_back_before_anything_was_told():
 
 
 def test_fp_36_the_reserve_is_for_registrations_and_fences():
-    limits = told(500)
+    limits = told(1000)
     held = limits.hold(READ, 10.0)
     assert held is not None
     assert (held.seconds, held.limited) == (590.0, False)
-    assert "500 requests are left" in held.why
+    assert "1000 requests are left" in held.why
     assert limits.hold(WRITE, 10.0) is None
     assert limits.hold(FENCE, 10.0) is None
     assert limits.hold(list_groups(Scope("github", "org:acme")), 10.0) is None  # part of a registration
-    assert told(501).hold(READ, 10.0) is None
+    assert told(1001).hold(READ, 10.0) is None
 
 
 def test_an_empty_quota_holds_everything_until_its_reset():
@@ -61,7 +61,7 @@ def test_each_resource_has_its_own_quota():
 
 
 def test_a_quota_is_shown_with_whose_it_is_and_what_is_kept():
-    assert told(4000).budgets() == [Budget("core", 5000, 4000, 1_700_000_000, "acme", 500)]
+    assert told(4000).budgets() == [Budget("core", 5000, 4000, 1_700_000_000, "acme", 1000)]
 
 
 def test_resources_that_a_broken_server_invents_do_not_pile_up():
