@@ -122,3 +122,10 @@ async def test_logs_that_cannot_be_read(error: Exception) -> None:
 async def test_no_runtime_keeps_logs() -> None:
     with pytest.raises(NoLogs):
         await logs(FakeRuntime()).files("eph-1")
+
+
+def test_what_begins_inside_a_private_key_shows_nothing_of_it():
+    """Whoever reads the end of a log may begin anywhere."""
+    raw = b"c2VjcmV0\n-----END PRIVATE KEY-----\nafterwards\n"
+    text, used = piece(raw, full=False, ended=True, inside=False)
+    assert (text, used) == (f"{CUT}afterwards\n", len(raw))
