@@ -103,6 +103,6 @@ def piece(raw: bytes, *, full: bool, ended: bool, inside: bool) -> tuple[str, in
     if inside:
         mark, shown = CUT, shown.partition(b"\n")[2]
     ends, begins = shown.find(KEY_ENDS), shown.find(KEY_BEGINS)
-    if ends >= 0 and not 0 <= begins < ends:  # it began before this piece, so that nothing would hide its rest
+    if ends >= 0 and not 0 <= begins < ends:  # it began before this piece: nothing would hide its rest
         mark, shown = CUT, shown[ends:].partition(b"\n")[2]
     return mark + shown.decode("utf-8", "replace"), used
