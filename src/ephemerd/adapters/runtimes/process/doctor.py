@@ -18,13 +18,13 @@ FILES = ("stat", "cmdline", "environ", "status")
 """What is read of each process."""
 
 
-def diagnose() -> list[FindingView]:
+def diagnose(platform: str = sys.platform) -> list[FindingView]:
     """Look at processes, exits and control groups. An empty control group is made and removed, nothing else."""
-    if sys.platform.startswith("linux"):
+    if platform.startswith("linux"):
         return [_proc(), _pidfd(), _cgroup()]
     if hasattr(select, "kqueue"):
         return [_ok("exits are told by kqueue")]
-    return [_problem(f"it does not know {sys.platform}", "use Linux or macOS")]
+    return [_problem(f"it does not know {platform}", "use Linux or macOS")]
 
 
 def _proc() -> FindingView:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -47,8 +46,7 @@ def test_the_control_group_that_was_tried_is_gone(monkeypatch, tmp_path):
 
 
 def test_elsewhere_it_is_said(monkeypatch):
-    monkeypatch.setattr(sys, "platform", "plan9")
     monkeypatch.delattr("select.kqueue", raising=False)
-    assert [one.level for one in doctor.diagnose()] == ["problem"]
+    assert [one.level for one in doctor.diagnose("plan9")] == ["problem"]
     monkeypatch.setattr("select.kqueue", object, raising=False)
-    assert [one.level for one in doctor.diagnose()] == ["ok"]
+    assert [one.level for one in doctor.diagnose("darwin")] == ["ok"]
