@@ -6,5 +6,6 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 COVERAGE_FILE="$folder/coverage"
 export COVERAGE_FILE
-.venv/bin/pytest -q -n 2 --cov=ephemerd.core --cov=ephemerd.domain --cov-branch --cov-fail-under=100 \
-    --cov-report=term-missing:skip-covered tests/unit/core tests/unit/domain
+.venv/bin/pytest -q -n 2 --cov --cov-branch --cov-report= tests/unit/core tests/unit/domain
+.venv/bin/coverage report --skip-covered --show-missing --fail-under=100 \
+    --include='src/ephemerd/core/*,src/ephemerd/domain/*'
