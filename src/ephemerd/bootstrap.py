@@ -11,13 +11,13 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ephemerd import __version__
-from ephemerd.adapters.forges.github import make_forge, make_webhooks
+from ephemerd.adapters.forges.github import make_forge, make_hook_admin, make_webhooks
 from ephemerd.adapters.forges.github.doctor import diagnose as look_at_forge
 from ephemerd.adapters.stores import sqlite
 from ephemerd.adapters.stores.sqlite import SqliteStore, open_journal
@@ -45,6 +45,7 @@ from ephemerd.domain.pool import SECOND
 from ephemerd.placing import Placing
 from ephemerd.ports.errors import Broken, Denied, NewerStore, PortError, StoreHeld
 from ephemerd.ports.forge import Forge
+from ephemerd.ports.hooks import HookAdmin
 from ephemerd.ports.store import JournalEntry, Keep, Segment, SetAside, StoreSize
 from ephemerd.ports.views import ChangeView, FindingView
 from ephemerd.ports.webhooks import Webhooks
@@ -475,6 +476,17 @@ def _forges(effective: Effective) -> Mapping[str, Forge]:
             ca_file=forge.ca_file,
         )
     return forges
+
+
+@asynccontextmanager
+async def hook_admins(effective: Effective) -> AsyncIterator[dict[str, HookAdmin]]:
+    """Make what looks after the hooks of each configured forge, by its name. Raises `PortError`s."""
+    forges = _forges(effective)
+    try:
+        yield {name: make_hook_admin(forge) for name, forge in forges.items()}
+    finally:
+        for forge in forges.values():
+            await forge.close()
 
 
 def _hooks(effective: Effective, forges: list[str]) -> dict[str, Webhooks]:

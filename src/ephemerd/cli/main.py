@@ -28,6 +28,7 @@ from ephemerd.cli import (
     serve,
     store,
     views,
+    webhook,
 )
 from ephemerd.cli.failure import Exit, Failure, complain
 from ephemerd.cli.options import FORMATS, LEVELS, Common
@@ -90,6 +91,7 @@ for _name, _function, _short, _example in COMMANDS:
 app.add_typer(journal.app)
 app.add_typer(store.app)
 app.add_typer(images.app)
+app.add_typer(webhook.app)
 
 # Options that may stand anywhere on the line, with how many values they take.
 ANYWHERE = {

@@ -70,6 +70,18 @@ class CrossCheck:
                 "cannot list the jobs of a whole organization or enterprise",
                 'name its repositories as scopes, or write "webhook"',
             )
+        if forge.webhook_url is not None:
+            hook = urlsplit(forge.webhook_url)
+            if (
+                hook.scheme not in {"http", "https"}
+                or not hook.hostname
+                or not hook.path.endswith(f"/webhooks/{name}")
+            ):
+                self._wrong(
+                    (*here, "webhook_url"),
+                    "is not where this forge's deliveries are taken",
+                    f"write https://HOST/webhooks/{name}",
+                )
         for scope in forge.scope if (*here, "scope") not in self.layers.stand_ins else ():
             self._repositories(here, forge, scope)
 

@@ -75,6 +75,10 @@ class ForgeSettings(Section):
         None, description="Secret that signs this forge's deliveries. Without one the daemon does not start."
     )
     webhook_secret_file: SecretFile | None = Field(None, description="File with that secret.")
+    webhook_url: Annotated[str, Kind("URL")] | None = Field(
+        None,
+        description="Where the forge reaches this daemon, https://HOST/webhooks/NAME; for `ephemerd webhook` alone.",
+    )
     discovery: Annotated[Literal["webhook", "poll", "scale-set"], Kind("webhook or poll")] = Field(
         "webhook",
         description="How jobs are heard of. webhook: by deliveries, repaired by a listing every reconcile_every. poll: "

@@ -250,3 +250,17 @@ def test_organizations_enterprises_and_repositories_by_a_token_with_a_group(benc
         "github/repo:other/app",
     ]
     assert effective.settings.forge["github"].runner_group == "Fast ones"
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://x/webhooks/github", "https:///webhooks/github", "https://x/webhooks/other"]
+)
+def test_an_address_of_the_hook_that_leads_elsewhere(bench, url):
+    finding = bench.only(GOOD.replace("scope", f'webhook_url = "{url}"\nscope', 1))
+    assert finding.where.startswith("forge.github.webhook_url")
+    assert "/webhooks/github" in finding.todo
+
+
+def test_an_address_of_the_hook_behind_a_path(bench):
+    good = 'webhook_url = "https://x/ci/webhooks/github"\nscope'
+    assert bench.findings(GOOD.replace("scope", good, 1)) == []

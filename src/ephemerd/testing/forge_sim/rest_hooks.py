@@ -23,6 +23,7 @@ def routes(site: Site) -> list[Route]:
         *route(site, "POST", hooks, create_hook, needs=needs),
         *route(site, "GET", hooks, list_hooks, needs=needs),
         *route(site, "GET", one, get_hook, needs=needs),
+        *route(site, "PATCH", one, update_hook, needs=needs),
         *route(site, "DELETE", one, delete_hook, needs=needs),
         *route(site, "POST", f"{one}/pings", ping_hook, needs=needs),
         *route(site, "GET", f"{one}/deliveries", list_deliveries, needs=needs),
@@ -67,6 +68,20 @@ async def list_hooks(request: Request, site: Site) -> Reply:
 async def get_hook(request: Request, site: Site) -> Reply:
     """Get one hook."""
     return Reply(200, payloads.hook_json(site.base(request), site.repository(request), _hook(request, site)))
+
+
+async def update_hook(request: Request, site: Site) -> Reply:
+    """Change a hook: what is not named stays, but a `config` without a secret takes the secret away."""
+    body, hook = await json_body(request), _hook(request, site)
+    hook.active = bool(body.get("active", hook.active))
+    hook.events = tuple(body.get("events") or hook.events)
+    config = body.get("config")
+    if isinstance(config, dict):
+        hook.url = str(config.get("url", hook.url))
+        hook.secret = str(config.get("secret", ""))
+        hook.content_type = str(config.get("content_type", hook.content_type))
+        hook.insecure_ssl = str(config.get("insecure_ssl", hook.insecure_ssl))
+    return Reply(200, payloads.hook_json(site.base(request), site.repository(request), hook))
 
 
 async def delete_hook(request: Request, site: Site) -> Reply:

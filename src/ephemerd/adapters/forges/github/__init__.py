@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ephemerd.ports.errors import Denied
 from ephemerd.ports.forge import Forge
+from ephemerd.ports.hooks import HookAdmin
 from ephemerd.ports.webhooks import Webhooks
 
 if TYPE_CHECKING:
@@ -80,6 +81,15 @@ def _credential(
     from ephemerd.adapters.forges.github.app import AppTokens
 
     return AppTokens(app_id, key_file=key_file, key=key)
+
+
+def make_hook_admin(forge: Forge) -> HookAdmin:
+    """Make what looks after the hooks at a GitHub that `make_forge` made, over its connection."""
+    from ephemerd.adapters.forges.github.client import GitHubForge
+    from ephemerd.adapters.forges.github.hooks import GitHubHooks
+
+    assert isinstance(forge, GitHubForge), "made by make_forge"
+    return GitHubHooks(forge.connection)
 
 
 def make_webhooks(name: str, *, secret: str | bytes) -> Webhooks:

@@ -61,6 +61,11 @@ class GitHubForge:
     def __repr__(self) -> str:
         return f"GitHubForge({self.name!r}, {self._connection.base!r})"
 
+    @property
+    def connection(self) -> Connection:
+        """The connection, for what asks GitHub about other things than runners and jobs."""
+        return self._connection
+
     async def register(self, scope: Scope, name: RunnerId, labels: tuple[str, ...]) -> Registration:
         """Register a just-in-time runner in the configured runner group; sent once.
 
