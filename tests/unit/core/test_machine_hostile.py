@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -276,6 +277,7 @@ class Hostile(Answers, RuleBasedStateMachine):
             assert self.now - row.since <= kept, f"never forgotten, at {self.now}: {row}"
 
 
+pytestmark = pytest.mark.timeout(600)  # drawn histories, measured, on a machine that may be busy
 TestHostile = Hostile.TestCase
 TestHostile.settings = settings(
     max_examples=60,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
@@ -76,6 +77,7 @@ class Reconfigured(Hostile):
         super().teardown()
 
 
+pytestmark = pytest.mark.timeout(600)  # drawn histories, measured, on a machine that may be busy
 TestReconfigured = Reconfigured.TestCase
 TestReconfigured.settings = settings(
     max_examples=60,

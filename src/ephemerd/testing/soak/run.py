@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import sys
 import time
 from collections.abc import Callable, Sized
 from dataclasses import asdict, dataclass, field
+from statistics import fmean
 from typing import Any
 
 import psutil
@@ -83,11 +85,15 @@ class SoakResult:
     problems: list[str] = field(default_factory=list)
 
     def change(self, name: str) -> float:
-        """The largest difference from the first warm sample, in percent of it."""
+        """How far the mean of the last third since warm-up is from that of the first third, in percent of it.
+
+        Single samples would compare nothing: the journal in memory grows and is pruned in turns.
+        """
         warm = [sample for sample in self.samples if sample.jobs >= WARM * self.outcome.jobs]
         values: list[int] = [getattr(sample, name) for sample in warm]
-        worst = max((value - values[0] for value in values), key=abs)
-        return round(100.0 * worst / values[0], 2)
+        third = max(1, len(values) // 3)
+        early, late = fmean(values[:third]), fmean(values[-third:])
+        return round(100.0 * (late - early) / early, 2)
 
     def plain(self) -> dict[str, Any]:
         """Return the object that `--json` prints."""
@@ -104,6 +110,13 @@ class SoakResult:
             "sizes": {"warm": warm.sizes, "end": last.sizes},
             "problems": self.problems,
         }
+
+
+def _trim() -> None:
+    """Have the C library give back what it holds free, where it can be asked: it is no memory of the daemon's."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _mib(size: int) -> float:
@@ -190,6 +203,7 @@ class Soak:
 
     def _sample(self) -> None:
         gc.collect()
+        _trim()
         sample = Sample(
             self.world.outcome.jobs,
             self._process.memory_info().rss,
