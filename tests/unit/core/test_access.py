@@ -16,7 +16,7 @@ from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.job import ForgeStatus, JobReport, JobStatus, Origin, Told
 from ephemerd.domain.pool import Host, Policy, Setup
 from ephemerd.domain.runner import RunnerState
-from tests.unit.core.world import LABELS, MINUTE, ORG, SECOND, World, key, of, pool, report
+from tests.unit.core.world import LABELS, LIB, MINUTE, ORG, SECOND, World, key, of, pool, report
 
 S = ForgeStatus
 OWN = Origin(public=False, fork=False, branch="main", workflow="CI")
@@ -274,11 +274,12 @@ def test_a_question_that_a_restart_lost_is_asked_again() -> None:
 
 
 def test_a_listing_that_leaves_a_refused_job_out_has_it_asked_about() -> None:
-    world = guarded()
+    world = guarded(pool(), pool("lib", scope=LIB))
     world.queued(1, run_id=7, origin=FORK)
-    world.queued(2, run_id=8, origin=FORK, repository="other/app")
-    world.waiting.clear()
-    world.wait(6 * MINUTE)
+    world.queued(2, run_id=8, origin=FORK, repository="acme/lib")
+    world.wait(MINUTE)
+    del world.waiting[key(1)]
+    world.wait(5 * MINUTE)
     assert [question.job for question in of(world.sent, cm.LookUpJob)] == [key(1)]
 
 

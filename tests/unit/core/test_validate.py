@@ -44,6 +44,9 @@ INDEX: list[tuple[str, Callable[[State], object]]] = [
     ("index registrations:", lambda s: s.index.registrations.clear()),
     ("index running: 0 kept, 1 counted", lambda s: s.index.running.clear()),
     ("index finished: 0 kept, 1 counted", lambda s: s.index.finished.clear()),
+    ("index refused: 1 kept, 0 counted", lambda s: s.index.refused.setdefault(key(9))),
+    ("index unsure:", lambda s: s.index.unsure.update({("github", "acme/app", 7): {key(9): None}})),
+    ("index by_repository:", lambda s: s.index.by_repository.clear()),
     ("index groups:", lambda s: next(iter(s.index.groups.values())).queued.add(99, key(99))),
     ("index intents:", lambda s: s.index.intents.clear()),
 ]
