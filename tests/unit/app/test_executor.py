@@ -282,13 +282,14 @@ async def test_a_port_call_that_never_returns_holds_nothing_up(monkeypatch):
     monkeypatch.setattr(executor_forge, "CALL_LIMIT", 0.01)
     monkeypatch.setattr(executor_forge, "AT_ONCE", 1)
     monkeypatch.setattr(deadline, "A_MOMENT", 0.01)
-    bench = Bench(forge=Deaf())
+    deaf = Deaf()
+    bench = Bench(forge=deaf)
     for token in (1, 2):
         (told,) = await bench.answers(c.LookUpRunner(R, SCOPE, 1, token))
         assert told.fault.remedy is Remedy.RETRY
         assert "within" in told.fault.detail
     assert deadline.left_behind() == 2
-    bench.forge.over.set()
+    deaf.over.set()
     await until(lambda: deadline.left_behind() == 0)
     await bench.executor.close()
 

@@ -14,7 +14,7 @@ from ephemerd.core import events as ev
 from ephemerd.core.machine import Core
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import JobKey, RunnerId
-from ephemerd.domain.job import ForgeStatus, JobReport, JobStatus
+from ephemerd.domain.job import ForgeStatus, JobReport, JobStatus, Origin
 from ephemerd.domain.pool import FenceKind, Host, Policy, Setup
 from ephemerd.domain.runner import FINAL, FenceAnswer
 from ephemerd.domain.verdict import Files, Listing, Sign
@@ -94,6 +94,8 @@ class Answers:
                 return told
             case cm.LookUpJob():
                 return self.of_jobs(command, draw)
+            case cm.LookUpRun():
+                return self.of_runs(command, draw)
             case cm.ListEnvironments():
                 return ev.EnvironmentsListed(command.host, self.some(draw, command.host), draw(st.booleans()))
             case cm.ListRegistrations():
@@ -168,6 +170,12 @@ class Answers:
         fault = draw(st.none() | FAULTS)
         return ev.JobLookedUp(command.job, command.token, None if fault else said, fault=fault)
 
+    def of_runs(self, command: cm.LookUpRun, draw: Any) -> ev.Event:
+        known = st.none() | st.booleans()
+        origin = draw(st.none() | st.builds(Origin, known, known, st.just("main"), st.just("CI")))
+        missing = origin is None and draw(st.booleans())
+        return ev.RunLookedUp(command.job, command.token, origin, missing, draw(st.none() | FAULTS))
+
     def some(self, draw: Any, host: str) -> tuple[ev.FoundEnvironment, ...]:
         state = self.core.state
         return tuple(
@@ -201,6 +209,8 @@ class Answers:
                 return ev.RunnerLookedUp(runner, command.token, busy=False, connected=True)
             case cm.LookUpJob():
                 return self.honest_about(command)
+            case cm.LookUpRun():
+                return ev.RunLookedUp(command.job, command.token, Origin(False, False, "main", "CI"))
             case cm.Deregister(intent):
                 answer = FenceAnswer.ACCEPTED
                 return ev.FenceAnswered(intent.runner, intent.registration, command.token, answer)

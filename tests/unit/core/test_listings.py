@@ -146,9 +146,10 @@ def test_what_no_listing_shows_keeps_its_slot_until_a_direct_look_proves_its_end
     world = World(lists=False, slots=1)
     (name,) = world.listening(1)
     world.sign(name, Sign.ANNOUNCED, "build")
+    sent: list[cm.Command] = []
     for _ in range(60):
         world.now += MINUTE
-        sent = listed(world)
+        sent = list(listed(world))
     assert (world.runner(name).state, world.held) == (S.RUNNING, 1)
     assert of(sent, cm.WatchRunner) == [cm.WatchRunner(name, "small", f"env-{name}")]
     assert "an environment is gone without a word" not in world.notes

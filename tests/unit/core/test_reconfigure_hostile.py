@@ -15,12 +15,20 @@ from hypothesis.stateful import rule
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
+from ephemerd.domain.access import Access
 from ephemerd.domain.pool import Host, Setup
 from tests.unit.core.hostile import SETUP
 from tests.unit.core.test_machine_hostile import Hostile
 from tests.unit.core.world import MINUTE, SECOND
 
 NAMES = [pool.name for pool in SETUP.pools]
+
+
+ACCESS = (
+    (),
+    (Access("github"),),
+    (Access("github", repositories=("acme/app",), forks=("*",), branches=("main",), most=1),),
+)
 
 
 class Reconfigured(Hostile):
@@ -52,9 +60,17 @@ class Reconfigured(Hostile):
         sweep=st.sampled_from([SECOND, MINUTE, 10 * MINUTE]),
         moves=st.booleans(),
         drops=st.booleans(),
+        access=st.sampled_from(ACCESS),
     )
     def the_configuration_changes(
-        self, pools: set[str], most: int, slots: tuple[int, int], sweep: int, moves: bool, drops: bool
+        self,
+        pools: set[str],
+        most: int,
+        slots: tuple[int, int],
+        sweep: int,
+        moves: bool,
+        drops: bool,
+        access: tuple[Access, ...],
     ) -> None:
         kept = tuple(
             replace(pool, max_concurrent=most, host="there" if moves else pool.host)
@@ -63,7 +79,7 @@ class Reconfigured(Hostile):
         )
         hosts = (Host("here", slots[0]), Host("there", slots[1]))
         policy = replace(SETUP.policy, nominate_every=sweep, reconcile_every=max(sweep, MINUTE))
-        self.feed(ev.Reconfigured("me", Setup(kept, hosts[1:] if drops else hosts, policy)))
+        self.feed(ev.Reconfigured("me", Setup(kept, hosts[1:] if drops else hosts, policy, access)))
         self.setup = self.core.state.setup
         for name, row in self.core.state.pools.items():
             assert row.configured == (name in pools)

@@ -341,7 +341,8 @@ def test_psutil_itself_answers_as_the_fake_does():
     The inner start time, too, which no interface of psutil promises: a version that drops it is noticed here.
     """
     machine = Darwin(boot=lambda: "b", watch=no_queue)
-    assert psutil.Process()._proc.create_time(monotonic=True) == start_of(psutil.Process())
+    inner: Any = psutil.Process()
+    assert inner._proc.create_time(monotonic=True) == start_of(psutil.Process())
     environment = {"EPHEMERD_RUNNER": "eph-x", "PATH": os.environ["PATH"]}
     child = subprocess.Popen(["sleep", "1000"], start_new_session=True, env=environment)
     try:
@@ -349,7 +350,9 @@ def test_psutil_itself_answers_as_the_fake_does():
         assert found is not None
         assert found == machine.snapshot().processes[child.pid]
         assert (found.parent, found.group, found.session) == (os.getpid(), child.pid, child.pid)
-        assert machine.find(os.getpid()).start < found.start
+        ours = machine.find(os.getpid())
+        assert ours is not None
+        assert ours.start < found.start
         assert machine.program(found).argv == ("sleep", "1000")
         assert machine.marker(found) == "eph-x"
         assert machine.signal(found.id, signal.SIGKILL) is True

@@ -274,14 +274,16 @@ class Counting(FakeMachine):
 def test_one_listing_of_the_processes_serves_all_environments(tmp_path):
     for number in range(20):
         made(tmp_path, Tag("s", f"eph-s-b-{number}", "linux", 7))
-    machine = Counting().idle()
+    machine = Counting()
+    machine.idle()
     assert len(registry(tmp_path, machine).tagged("s")) == 20
     assert machine.listings == 1
     assert sorted(machine.asked_markers) == sorted(machine.processes)
 
 
 def test_a_listing_in_which_something_went_is_made_anew():
-    machine = Counting().idle()
+    machine = Counting()
+    machine.idle()
     still = Still(machine)
     first = still.snapshot()
     machine.add(50, "sh")
@@ -305,7 +307,8 @@ def test_looks_that_wait_share_the_next_listing_and_no_earlier_one():
                 assert go_on.wait(30)
             return found
 
-    machine = Slow().idle()
+    machine = Slow()
+    machine.idle()
     looks = Looks(machine)
     with ThreadPoolExecutor(3) as pool:
         first = pool.submit(looks.join)
@@ -321,7 +324,8 @@ def test_looks_that_wait_share_the_next_listing_and_no_earlier_one():
 
 
 def test_a_listing_that_fails_is_tried_again_by_whoever_looks():
-    machine = Counting().idle()
+    machine = Counting()
+    machine.idle()
     machine.broken = True
     table = Looks(machine).join()
     with pytest.raises(PermissionError):
