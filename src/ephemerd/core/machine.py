@@ -118,6 +118,7 @@ def rearm(t: Turn) -> None:
     """Derive what is not in the rows: which pool serves which class, and every moment of the agenda."""
     state = t.state
     plan.relink(t)
+    plan.derive(t)
     for row in state.runners.values():
         state.agenda.set("runner", row.id, examine.next_look(t, row))
     for job in state.jobs.values():

@@ -88,7 +88,21 @@ def settle(t: Turn) -> bool:
     return True
 
 
-def _match_component(t: Turn, start: str, seen: dict[str, None]) -> None:
+def derive(t: Turn) -> None:
+    """Count again, from rows alone, what the last matching left over; nothing is done about it."""
+    seen: dict[str, None] = {}
+    for pool in sorted(t.state.pools):
+        if pool not in seen:
+            _count_component(t, pool, seen)
+    for group in t.state.index.groups.values():
+        if not group.pools:
+            group.unmatched = len(group.queued)
+
+
+def _count_component(
+    t: Turn, start: str, seen: dict[str, None]
+) -> tuple[dict[str, Group], dict[str, None], dict[str, int]]:
+    """Match what hangs together with a pool; return its classes, its pools, and how much supply of each is used."""
     index = t.state.index
     pools: dict[str, None] = {start: None}
     groups: dict[str, Group] = {}
@@ -113,8 +127,16 @@ def _match_component(t: Turn, start: str, seen: dict[str, None]) -> None:
     for (name, pool), units in flow.items():
         demand[name] -= units
         used[pool] = used.get(pool, 0) + units
-    for name, group in sorted(groups.items()):
+    for name, group in groups.items():
         group.unmatched = demand[name]
+    for pool in pools:
+        index.leftover[pool] = len(index.supply.get(pool, ())) - used.get(pool, 0)
+    return groups, pools, used
+
+
+def _match_component(t: Turn, start: str, seen: dict[str, None]) -> None:
+    groups, pools, used = _count_component(t, start, seen)
+    for _, group in sorted(groups.items()):
         holding.review(t, group)
         if group.unmatched > 0 and not access.full(t.state, group.sample):
             _ask_for_room(t, group)
@@ -142,7 +164,6 @@ def _mark_spares(t: Turn, pool: str, used: int) -> None:
     """Note on each runner of a pool's supply whether the matching leaves it over; the most advanced ones
     are matched first."""
     supply = t.state.index.supply.get(pool, {})
-    t.state.index.leftover[pool] = len(supply) - used
     members = [t.state.runners[name] for name in supply]
     if used >= len(members):
         spare: list[Runner] = []

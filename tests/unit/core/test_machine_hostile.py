@@ -32,6 +32,10 @@ from tests.unit.core.world import APP, HOUR, LIB, MINUTE, SECOND
 DELIBERATE = (Warrant.ESCAPE, Warrant.OVERDUE, Warrant.FORCED, Warrant.ENDED)
 
 
+def unmatched(core: Core) -> dict[str, int]:
+    return {name: group.unmatched for name, group in core.state.index.groups.items()}
+
+
 class Hostile(Answers, RuleBasedStateMachine):
     """Rules are events; `now` only grows; answers may be kept and given again."""
 
@@ -220,6 +224,8 @@ class Hostile(Answers, RuleBasedStateMachine):
     def the_rows_make_an_equal_core(self) -> None:
         again = Core(self.decoded(), self.now)
         assert again.checkpoint() == self.core.checkpoint()
+        assert unmatched(again) == unmatched(self.core)
+        assert again.state.index.leftover == self.core.state.index.leftover
         mine, theirs = self.core.state.agenda.moments(), again.state.agenda.moments()
         for subject in sorted(mine.keys() | theirs.keys()):
             if mine.get(subject, self.now + 1) > self.now:

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from ephemerd.core import codec
 from ephemerd.core import events as ev
 from ephemerd.core.commands import Deregister, LookUpRunner, ProbeRunner
 from ephemerd.core.evolve import replace
-from ephemerd.core.nominate import nominee
+from ephemerd.core.machine import Core
+from ephemerd.core.nominate import nominee, still
 from ephemerd.core.turn import Turn
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
@@ -269,6 +271,21 @@ def test_displaced_after_listening_for_a_minute():
     assert world.rules(name) is None
     world.wait(1)
     assert world.rules(name) == "displaced"
+
+
+def test_a_core_from_rows_alone_knows_at_once_who_waits_for_a_slot():
+    """Else the first answer that it takes in would find that the rule holds no longer."""
+    world, name = rivals()
+    world.queue(("arm",))
+    world.wait(MINUTE)
+    rows = {
+        kind: {key: codec.decode_row(kind, row) for key, row in found.items()}
+        for kind, found in world.core.checkpoint()["rows"].items()
+    }
+    core = Core(rows, world.now)
+    row = core.state.runners[name]
+    assert row.gate is not None
+    assert still(Turn(core.state, world.now), row, row.gate.rule)
 
 
 def test_displaced_by_the_next_sweep_where_it_has_listened_for_long():
