@@ -60,11 +60,14 @@ def run_and_kill(path: Path, draw: random.Random) -> list[int]:
         [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert writer.stdout is not None
+    assert writer.stderr is not None
     lines = [writer.stdout.readline() for _ in range(draw.randint(1, 25))]
     time.sleep(draw.random() * 0.004)  # no waiting for anything: where in the next commits it dies
     writer.send_signal(signal.SIGKILL)
-    rest, errors = writer.communicate(timeout=30)
-    assert writer.returncode == -signal.SIGKILL, errors
+    rest, errors = writer.stdout.read(), writer.stderr.read()  # from the buffer that the lines above came from, too
+    assert writer.wait(30) == -signal.SIGKILL, errors
+    writer.stdout.close()
+    writer.stderr.close()
     # The last line may have been cut off by the kill.
     text = "".join(lines) + rest
     return [int(line) for line in text[: text.rfind("\n") + 1].splitlines()]

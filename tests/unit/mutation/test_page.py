@@ -29,7 +29,8 @@ def test_the_tables_show_figures_and_reasons() -> None:
 
 
 def test_a_module_that_was_not_run_is_named() -> None:
-    assert "Not run to the end yet: `agenda`, `backoff`" in tables(KNOWN)
+    first, second = [name for name in all_modules() if name not in KNOWN.figures][:2]
+    assert f"Not run to the end yet: `{first}`, `{second}`" in tables(KNOWN)
     assert "`gate`," not in tables(KNOWN)
     every = Survivors({name: {"mutants": 1, "survived": 0} for name in all_modules()})
     assert "Not run" not in tables(every)

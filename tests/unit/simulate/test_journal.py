@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from ephemerd.core import codec
 from ephemerd.core import events as ev
 from ephemerd.domain.runner import RunnerState
 from ephemerd.testing.simulate.journal import (
@@ -112,8 +113,7 @@ def test_a_recorder_that_was_never_begun_has_nothing_to_say():
 
 def test_rows_hold_every_kind():
     state = recorded().daemon.core.state
-    kinds = {"runner", "job", "scope", "pool", "host", "class", "counter", "policy", "meta"}
-    assert set(rows_of(state)) == kinds
+    assert set(rows_of(state)) == set(codec.ROW_CLASSES)
 
 
 @pytest.mark.parametrize("hashes", [["a", "b"], ["ab"], ["b", "a"]])
