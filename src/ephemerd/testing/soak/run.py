@@ -37,8 +37,9 @@ from ephemerd.testing.virtual_time import virtually
 DAYS = 40.0
 """Virtual days over which the jobs arrive: finished ones are kept for 8, so a fifth of the way fills the state."""
 SAMPLES = 20
-WARM = 0.3
-"""The share of the jobs after which nothing may grow any more."""
+WARM = 0.6
+"""The share of the jobs after which nothing may grow any more. What is kept is full after a fifth; the allocator's
+arenas take as long again to hold the largest journal that the store in memory has in turns."""
 FLAT = 5.0
 """Percent by which memory may differ from what it was when warm."""
 QUIET = 3600.0
