@@ -64,7 +64,8 @@ def run_and_kill(path: Path, draw: random.Random) -> list[int]:
     lines = [writer.stdout.readline() for _ in range(draw.randint(1, 25))]
     time.sleep(draw.random() * 0.004)  # no waiting for anything: where in the next commits it dies
     writer.send_signal(signal.SIGKILL)
-    rest, errors = writer.stdout.read(), writer.stderr.read()  # from the buffer that the lines above came from, too
+    rest = writer.stdout.read()  # from the buffer that the lines above came from, too
+    errors = writer.stderr.read()
     assert writer.wait(30) == -signal.SIGKILL, errors
     writer.stdout.close()
     writer.stderr.close()
