@@ -141,10 +141,8 @@ def test_a_runner_that_was_started_and_not_recorded_is_adopted(dying):
     [job] = site.queue(1, seconds=3.0)
     site.died()
     outcomes = site.nothing_is_left(1)
-    assert outcomes["dispatches"] in (
-        1,
-        2,
-    )  # on a busy machine the scaled limit for a start may pass meanwhile
+    assert outcomes["dispatches"] == 1
+    assert outcomes["wasted"] == 0
     first = site.truth("runner_registered")[0]["runner"]
     assert [record["runner"] for record in site.truth("job_acquired")] == [first]
     assert str(job) in json.dumps(site.api(f"api/v1/runners/{first}/story"))

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Sized
 from dataclasses import asdict, dataclass, field
-from statistics import fmean
 from typing import Any
 
 import psutil
@@ -37,9 +36,8 @@ from ephemerd.testing.virtual_time import virtually
 DAYS = 40.0
 """Virtual days over which the jobs arrive: finished ones are kept for 8, so a fifth of the way fills the state."""
 SAMPLES = 20
-WARM = 0.6
-"""The share of the jobs after which nothing may grow any more. What is kept is full after a fifth; the allocator's
-arenas take as long again to hold the largest journal that the store in memory has in turns."""
+WARM = 0.3
+"""The share of the jobs after which nothing may grow any more."""
 FLAT = 5.0
 """Percent by which memory may differ from what it was when warm."""
 QUIET = 3600.0
@@ -86,15 +84,11 @@ class SoakResult:
     problems: list[str] = field(default_factory=list)
 
     def change(self, name: str) -> float:
-        """How far the mean of the last third since warm-up is from that of the first third, in percent of it.
-
-        Single samples would compare nothing: the journal in memory grows and is pruned in turns.
-        """
+        """The largest difference from the first warm sample, in percent of it."""
         warm = [sample for sample in self.samples if sample.jobs >= WARM * self.outcome.jobs]
         values: list[int] = [getattr(sample, name) for sample in warm]
-        third = max(1, len(values) // 3)
-        early, late = fmean(values[:third]), fmean(values[-third:])
-        return round(100.0 * (late - early) / early, 2)
+        worst = max((value - values[0] for value in values), key=abs)
+        return round(100.0 * worst / values[0], 2)
 
     def plain(self) -> dict[str, Any]:
         """Return the object that `--json` prints."""
