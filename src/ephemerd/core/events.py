@@ -250,7 +250,14 @@ class JobsRead:
 
 @dataclass(frozen=True, slots=True)
 class JobsListed:
-    """The jobs of queued and running runs of one scope were read; all came in `JobsRead` before this."""
+    """The jobs of queued and running runs of one scope were read; all came in `JobsRead` before this.
+
+    repositories  those that were read wholly, in lower case; None: all of the scope. What is not among them says
+                  nothing of its jobs
+    as_of         where some were read alone: since when (ms) whatever is open in the scope was read anew, after
+                  all of it was read once since this process life began; None: that cannot be said
+    lively        something happened there lately, so that the next listing is not to be put off
+    """
 
     scope: Scope
     jobs: int
@@ -258,6 +265,9 @@ class JobsListed:
 
 
 @dataclass(frozen=True, slots=True)
+    repositories: tuple[str, ...] | None = None
+    as_of: int | None = None
+    lively: bool = False
 class ScopeAnswered:
     """A call on the scope answered normally, or its rate limit was hit until `limited_until`."""
 

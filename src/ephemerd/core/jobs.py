@@ -175,16 +175,21 @@ def _known_to_have(t: Turn, job: Job, report: JobReport) -> Runner | None:
     return row if row is not None and row.job == job.key else None
 
 
-def ask_unlisted(t: Turn, scope: Scope, since: int) -> None:
+def ask_unlisted(t: Turn, scope: Scope, since: int, read: tuple[str, ...] | None = None) -> None:
     """Ask about jobs that a complete listing, asked for at `since`, did not show: their end was missed.
 
     A job that is believed to run would else keep its runner "busy" for days, and one that is believed to
     wait would keep a runner listening. At most `ASK_AT_ONCE` a listing, the longest unconfirmed first.
+    `read` are the repositories that it covers, None where it covers all of the scope.
     """
+    covered = None if read is None else frozenset(read)
     missed = [
         job
         for job in _open_jobs(t, scope)
-        if job.confirmed < since and job.since < since and job.asked is None
+        if job.confirmed < since
+        and job.since < since
+        and job.asked is None
+        and (covered is None or job.key.repository in covered)
     ]
     missed.sort(key=lambda job: (job.confirmed, job.order))
     for job in missed[:ASK_AT_ONCE]:

@@ -233,14 +233,21 @@ def _registration(t: Turn, scope: Scope, found: FoundRegistration) -> None:
 
 
 def on_jobs(t: Turn, event: JobsListed) -> None:
-    """A scope's queued and running jobs were read; each came as a report before this."""
+    """A scope's queued and running jobs were read; each came as a report before this.
+
+    Where only some of its repositories were read, the others' jobs stay as they are, and the scope counts as
+    listed only as far as the event says it of all.
+    """
     scopes.note_answer(t, event.scope, event.fault)
     before = t.state.scope(event.scope)
     row = before
     if event.fault is None:
-        row = replace(scopes.heard(t, row, active=event.jobs > 0), jobs_listed=t.now)
+        row = scopes.heard(t, row, active=event.jobs > 0 or event.lively)
+        listed = t.now if event.repositories is None else event.as_of
+        if listed is not None and listed >= t.state.booted:
+            row = replace(row, jobs_listed=listed)
     scopes.keep(t, replace(row, jobs_asked=None))
     if event.fault is None and before.jobs_asked is not None:
-        jobs.ask_unlisted(t, event.scope, before.jobs_asked)
+        jobs.ask_unlisted(t, event.scope, before.jobs_asked, event.repositories)
     t.touch(runner.id for runner in t.state.live_of_scope(event.scope))
     scopes.list_if_due(t, event.scope)

@@ -47,7 +47,8 @@ def still(t: Turn, row: Runner, rule: Rule) -> bool:
 def _rests(t: Turn, row: Runner, pool: Pool) -> bool:
     """After a start, what could rest on events that were missed waits (DOMAIN.md section 5, end)."""
     scope = t.state.scope(pool.scope)
-    if not pool.observed and (scope.jobs_listed is None or scope.jobs_listed < t.state.booted):
+    read = scope.jobs_listed is not None and scope.jobs_listed >= t.state.booted
+    if not read and not t.state.is_observed(pool.scope):
         return True
     if not row.adopted:
         return False

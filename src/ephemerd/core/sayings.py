@@ -283,7 +283,8 @@ def _registrations_listed(event: ev.RegistrationsListed, subject: str) -> Said:
 def _jobs_listed(event: ev.JobsListed, subject: str) -> Said:
     if event.fault is not None:
         return Said(f"the jobs of {event.scope} could not be listed: {_fault(event.fault)}")
-    return Said(f"{event.scope} listed {_count(event.jobs, 'job')} of queued and running runs")
+    part = "" if event.repositories is None else f"; {len(event.repositories)} of its repositories were read"
+    return Said(f"{event.scope} listed {_count(event.jobs, 'job')} of queued and running runs{part}")
 
 
 @_say.register

@@ -105,8 +105,13 @@ class State:
         return sorted(found, key=lambda runner: runner.order)
 
     def is_observed(self, scope: Scope) -> bool:
-        """Say whether deliveries tell of a scope's jobs; where none of its pools has them, we poll."""
-        return any(row.pool.observed for row in self.pools.values() if row.pool.scope == scope)
+        """Say whether deliveries tell of a scope's jobs; where they do not, we poll.
+
+        A pool that is configured no more says what held for it once, and counts only where no other is left.
+        """
+        rows = [row for row in self.pools.values() if row.pool.scope == scope]
+        configured = [row for row in rows if row.configured]
+        return any(row.pool.observed for row in configured or rows)
 
     def uses(self, scope: Scope) -> bool:
         """Say whether a pool of the scope is configured, or a runner of an earlier one still lives."""

@@ -28,7 +28,8 @@ class FenceKind(Enum):
 @dataclass(frozen=True, slots=True)
 class Pool:
     """A configured kind of runner. `labels` are normalised; `probes` says whether the runtime can look
-    inside; `observed` whether silence about a start may be read as "nothing started" in this scope."""
+    inside; `observed` whether silence about a start may be read as "nothing started" in this scope: of all pools
+    of one scope it says the same."""
 
     name: str
     scope: Scope

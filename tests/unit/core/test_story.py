@@ -224,6 +224,10 @@ SENTENCES: list[tuple[ev.Event, str]] = [
     ),
     (ev.JobsListed(SCOPE, 1), "github/repo:acme/app listed 1 job of queued and running runs"),
     (
+        ev.JobsListed(SCOPE, 2, repositories=("acme/app",)),
+        "github/repo:acme/app listed 2 jobs of queued and running runs; 1 of its repositories were read",
+    ),
+    (
         ev.JobsListed(SCOPE, 0, Fault(Remedy.DENIED, "403")),
         "the jobs of github/repo:acme/app could not be listed: 403 (the credential was not accepted)",
     ),
