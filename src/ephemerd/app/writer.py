@@ -31,11 +31,12 @@ REMEMBERED = 8192
 
 @dataclass(slots=True)
 class Handled:
-    """One event that went through the core and was committed."""
+    """One event that went through the core and was committed; `seq` is its number in the journal."""
 
     item: Item
     now: int
     step: Step
+    seq: int = 0
 
 
 @dataclass(slots=True)
@@ -139,7 +140,9 @@ class Writer:
             handled.append(Handled(item, now, step))
         if records:
             deliveries = tuple(done.item.delivery for done in handled if done.item.delivery is not None)
-            await self._store.commit(Batch(deliveries, tuple(records)), self._clock.mark())
+            newest = await self._store.commit(Batch(deliveries, tuple(records)), self._clock.mark())
+            for number, done in enumerate(handled, newest - len(handled) + 1):
+                done.seq = number
             items[: len(handled)] = []
             self._committed(handled, deliveries)
             group.handled += handled

@@ -146,8 +146,8 @@ class Store(Protocol):
         """Begin a journal segment with the state it starts from; returns its number."""
         ...
 
-    async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> None:
-        """Write the batch in one durable transaction."""
+    async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
+        """Write the batch in one durable transaction; return the number of the newest journal entry."""
         ...
 
     async def seen(self, deliveries: Iterable[DeliveryId]) -> set[DeliveryId]:

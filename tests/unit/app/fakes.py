@@ -139,7 +139,7 @@ class FakeStore:
         self.segments.append(Segment(len(self.segments) + 1, rules, checkpoint, len(self.entries) + 1))
         return len(self.segments)
 
-    async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> None:
+    async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
         if self.gate is not None:
             await self.gate.wait()
         if self.fail:
@@ -161,6 +161,7 @@ class FakeStore:
                     of_kind.pop(name, None)
                 else:
                     of_kind[name] = row
+        return len(self.entries)
 
     async def seen(self, deliveries: Iterable[DeliveryId]) -> set[DeliveryId]:
         return {one for one in deliveries if one in self.known}

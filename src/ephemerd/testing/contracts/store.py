@@ -244,7 +244,11 @@ async def decisions_are_read_in_order(make: Factory) -> None:
 
 async def the_journal_is_read_in_order_and_by_subject(make: Factory) -> None:
     async with opened(make) as store:
-        await store.commit(batch(step(1, subjects=("r1", "j1")), step(2, subjects=("r2", "r2"))), CLOCK)
+        newest = await store.commit(
+            batch(step(1, subjects=("r1", "j1")), step(2, subjects=("r2", "r2"))), CLOCK
+        )
+        same(newest, (await store.journal())[-1].seq, "a commit says its newest entry's number")
+        same(await store.commit(batch(), CLOCK), newest, "one without an entry the one before")
     async with opened(make) as store:
         await store.commit(batch(step(3), step(4, subjects=("j1",)), step(5, subjects=("r1",))), CLOCK)
 

@@ -92,8 +92,8 @@ class MemoryStore:
         disk.segments[number] = (rules, _encode(checkpoint), disk.next_seq)
         return number
 
-    async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> None:
-        """Write the batch, or raise `NotStored` with nothing written."""
+    async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
+        """Write the batch, or raise `NotStored` with nothing written; return the newest entry's number."""
         disk = self._held()
         if self.fail_next_commit:
             self.fail_next_commit = False
@@ -103,6 +103,7 @@ class MemoryStore:
         except Exception as error:
             raise NotStored(f"{type(error).__name__}: {error}") from error
         _write(disk, batch, ready, clock)
+        return disk.next_seq - 1
 
     async def seen(self, deliveries: Iterable[DeliveryId]) -> set[DeliveryId]:
         """Return those delivery ids that were committed before (in the last 8 days)."""

@@ -72,18 +72,19 @@ async def test_opening_twice_is_a_mistake():
 class Forgets(MemoryStore):
     """Acknowledges and stores nothing."""
 
-    async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> None:
+    async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
         self._held()
+        return 0
 
 
 class HalfWrites(MemoryStore):
     """Leaves the first steps of a batch that fails."""
 
-    async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> None:
+    async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
+        newest = 0
         for each in batch.steps:
-            await super().commit(Batch(batch.deliveries, (each,)), clock)
-        if not batch.steps:
-            await super().commit(batch, clock)
+            newest = await super().commit(Batch(batch.deliveries, (each,)), clock)
+        return newest if batch.steps else await super().commit(batch, clock)
 
 
 class Shares(MemoryStore):
@@ -111,10 +112,11 @@ class Unsorted(MemoryStore):
 class Remembers(MemoryStore):
     """Never forgets a delivery."""
 
-    async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> None:
+    async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
         kept = dict(self.disk.deliveries)
-        await super().commit(batch, clock)
+        newest = await super().commit(batch, clock)
         self.disk.deliveries = {**kept, **self.disk.deliveries}
+        return newest
 
 
 @pytest.mark.parametrize(

@@ -97,9 +97,9 @@ class SqliteStore:
             lambda connection, text: writing.open_segment(connection, rules, text),
         )
 
-    async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> None:
-        """Write the batch in one durable transaction, or raise `NotStored`."""
-        await self._write(
+    async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
+        """Write the batch in one durable transaction, or raise `NotStored`; return the newest entry's number."""
+        return await self._write(
             lambda: writing.prepare(batch, clock[0]),
             lambda connection, ready: writing.write(connection, ready, clock),
         )

@@ -50,8 +50,8 @@ def prepare(batch: Batch, now: int) -> Prepared:
     )
 
 
-def write(connection: sqlite3.Connection, ready: Prepared, clock: tuple[int, str, int]) -> None:
-    """Write a prepared batch."""
+def write(connection: sqlite3.Connection, ready: Prepared, clock: tuple[int, str, int]) -> int:
+    """Write a prepared batch; return the number of the newest journal entry."""
     segment, first = connection.execute("SELECT segment, next_seq FROM store").fetchone()
     many = connection.executemany
     many("INSERT OR IGNORE INTO delivery (forge, id, seen) VALUES (?, ?, ?)", ready.deliveries)
@@ -72,6 +72,8 @@ def write(connection: sqlite3.Connection, ready: Prepared, clock: tuple[int, str
         "UPDATE store SET next_seq = ?, clock_now = ?, clock_boot = ?, clock_monotonic = ?",
         (first + len(ready.journal), *clock),
     )
+    newest: int = first + len(ready.journal) - 1
+    return newest
 
 
 def _write_subjects(connection: sqlite3.Connection, subjects: list[tuple[str, ...]], first: int) -> None:
