@@ -219,6 +219,30 @@ async def test_hooks_and_their_deliveries(sim, repository, order, receiver):
     await asyncio.to_thread(leave)
 
 
+async def test_an_organizations_hook_and_its_deliveries(sim, hub, order, receiver):
+    config = {"url": receiver.url, "content_type": "json", "secret": "s3cret", "insecure_ssl": "0"}
+    organization = await asyncio.to_thread(hub.get_organization, "acme")
+    hook = await asyncio.to_thread(organization.create_hook, "web", config, ["workflow_job"], True)
+    await seen(sim, "delivery_sent", event="ping", status=202)
+    receiver.status = 500
+    jobs = (await order("/jobs", labels=LABELS, count=3))["jobs"]
+    await seen(sim, "delivery_sent", 3, event="workflow_job", status=500)
+
+    def look() -> None:
+        assert [one.id for one in organization.get_hooks()] == [hook.id]
+        listed = list(organization.get_hook_deliveries(hook.id))  # by cursor, two a page
+        assert [one.event for one in listed] == ["workflow_job"] * 3 + ["ping"]
+        failed = organization.get_hook_delivery(hook.id, listed[0].id)
+        assert failed.request.payload["workflow_job"]["id"] in jobs
+        assert failed.request.headers["X-GitHub-Hook-Installation-Target-Type"] == "organization"
+        hook.edit("web", config, ["workflow_job"], active=False)
+        assert organization.get_hook(hook.id).active is False
+        organization.delete_hook(hook.id)
+        assert list(organization.get_hooks()) == []
+
+    await asyncio.to_thread(look)
+
+
 async def test_a_wrong_token_is_refused(sim):
     async with contextlib.AsyncExitStack() as stack:
         stranger = github.Github(auth=github.Auth.Token("ghp_wrong"), base_url=sim.url, retry=None)

@@ -18,10 +18,13 @@ POST /_admin/permute                         ``made_for`` {runner name: job id} 
 POST /_admin/assignment                      ``paused``: stop or resume handing out jobs
 POST /_admin/deliveries/hold                 keep back ``actions`` (default in_progress) for ``jobs``
 POST /_admin/deliveries/release              send what was kept back (``jobs``, default all) -> ``{"released": n}``
-POST /_admin/hooks                           ``url``, ``secret`` (default: the one given at start), ``repository``
+POST /_admin/hooks                           ``url``, ``secret`` (default: the one given at start), ``repository`` or
+                                             ``organization``
 POST /_admin/repositories                    ``name`` (owner/name), ``private``
 POST /_admin/enterprises                     ``name``: an enterprise that holds every organization
-POST /_admin/apps                            ``permissions`` (name to level), ``accounts``: make an App and install it
+POST /_admin/apps                            ``permissions`` (name to level), ``accounts``: make an App and install it;
+                                             ``hook_url``, ``hook_secret`` and ``events`` (default workflow_job) set
+                                             its hook up
                                              -> ``{"app_id", "client_id", "private_key", "installations"}``
 POST /_admin/apps/revoke                     end every token of every installation
 POST /_admin/faults                          ``fault``, for ``runner`` (a name) or for the next one registered
@@ -51,6 +54,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ephemerd.testing.forge_sim.assignment import Assigner
+from ephemerd.testing.forge_sim.companies import Company
 from ephemerd.testing.forge_sim.model import Fault, Job, Repository, Runner
 from ephemerd.testing.forge_sim.outcomes import outcomes
 from ephemerd.testing.forge_sim.rest import Site
@@ -218,7 +222,10 @@ class Admin:
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             raise Refused(422, "url: an http or https URL is needed")
         secret = str(body.get("secret", self.webhook_secret))
-        return {"id": self.site.deliverer.add_hook(self._repository(body), url, secret=secret).id}
+        place: Repository | Company | None = None
+        if "organization" in body:
+            place = self.world.company("org", str(body["organization"]), create=True)
+        return {"id": self.site.deliverer.add_hook(place or self._repository(body), url, secret=secret).id}
 
     async def add_repository(self, request: Request, body: Json) -> Json:
         """Create a repository."""
@@ -242,6 +249,10 @@ class Admin:
             raise Refused(422, "permissions: an object, accounts: a list is needed")
         given = {str(name): str(level) for name, level in permissions.items()}
         app, key = self.site.apps.create(given, tuple(str(account) for account in accounts))
+        hook = app.hook
+        hook.url, hook.content_type = str(body.get("hook_url", "")), "json"
+        hook.secret = str(body.get("hook_secret", self.webhook_secret))
+        hook.events = tuple(str(event) for event in body.get("events", ["workflow_job"]))
         installed = {one.account: one.id for one in app.installations.values()}
         return {
             "app_id": app.id,
@@ -308,7 +319,7 @@ class Admin:
             "outage": self.site.outages.kind,
             "jobs": [_job_state(job) for job in self.world.jobs.values()],
             "runners": [self._runner_state(r) for r in self.world.runners.values() if r.registered],
-            "hooks": [h.url for r in self.world.repositories.values() for h in r.hooks.values()],
+            "hooks": [h.url for p in self.world.places() for h in p.hooks.values()],
         }
 
     def _runner_state(self, runner: Runner) -> Json:

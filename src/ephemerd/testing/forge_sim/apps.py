@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, generate
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from ephemerd.testing.forge_sim.limits import PRIMARY_LIMIT, Limits
+from ephemerd.testing.forge_sim.model import Hook, Repository
 from ephemerd.testing.forge_sim.world import Refused, World
 
 JWT_LIFE_S = 600
@@ -36,10 +37,18 @@ class Installation:
     repositories: frozenset[str] | None = None
     suspended: bool = False
 
+    def hears_of(self, repository: Repository) -> bool:
+        """Whether the App's hook is told of what happens in a repository."""
+        there = self.account.lower() == repository.owner.lower() and not self.suspended
+        return there and (self.repositories is None or repository.full_name.lower() in self.repositories)
+
 
 @dataclass(slots=True, eq=False)
 class App:
-    """An App; whoever has its private key can be it. The look-alike keeps the public one alone."""
+    """An App; whoever has its private key can be it. The look-alike keeps the public one alone.
+
+    Its one hook has no URL at first; whether that is active and which events it wants is set by people alone.
+    """
 
     id: int
     client_id: str
@@ -47,6 +56,7 @@ class App:
     key: RSAPublicKey = field(repr=False)
     permissions: Permissions
     limits: Limits
+    hook: Hook
     installations: dict[int, Installation] = field(default_factory=dict)
 
 
@@ -90,6 +100,18 @@ class Apps:
             key.public_key(),
             {"metadata": "read", **permissions},
             Limits(self.world, PRIMARY_LIMIT),
+            Hook(
+                number,
+                "",
+                "",
+                "form",
+                (),
+                True,
+                time.time(),
+                kind="integration",
+                target=number,
+                path="/app/hook",
+            ),
         )
         self.apps[number] = app
         for account in accounts:

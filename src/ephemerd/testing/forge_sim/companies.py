@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from ephemerd.testing.forge_sim.model import Repository, Runner
+    from ephemerd.testing.forge_sim.model import Hook, Repository, Runner
 
 HOSTED_GROUP = 2
 """The group of GitHub-hosted runners, which takes no others [field]."""
@@ -41,6 +41,7 @@ class Company:
 
     kind: Kind
     login: str
+    hooks: dict[int, Hook] = field(default_factory=dict)
     runners: dict[int, Runner] = field(default_factory=dict)
     registrations: deque[float] = field(default_factory=deque)
     groups: dict[int, Group] = field(default_factory=lambda: {1: Group(1, "Default", default=True)})

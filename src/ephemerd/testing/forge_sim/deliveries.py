@@ -13,10 +13,13 @@ import itertools
 import json
 import time
 import uuid
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
 from ephemerd.testing.forge_sim import payloads
+from ephemerd.testing.forge_sim.apps import App
+from ephemerd.testing.forge_sim.companies import Company
 from ephemerd.testing.forge_sim.http_post import PostError, post
 from ephemerd.testing.forge_sim.model import Delivery, Hook, Job, Repository
 from ephemerd.testing.forge_sim.world import Refused, World
@@ -24,24 +27,28 @@ from ephemerd.testing.forge_sim.world import Refused, World
 ANSWER_WITHIN_S = 10.0
 KEPT_PER_HOOK = 20_000
 MAX_HOOKS = 20
-"""Hooks of one repository for one event [doc]."""
+"""Hooks of one repository or organization for one event [doc]."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    job_id: int
+    job: Job
     action: str
     hook: Hook
+    installation: int | None
     guid: str
     body: bytes
 
 
 class Deliverer:
-    """Announces jobs to the hooks of their repository."""
+    """Announces jobs to the hooks of their repository, of its organization, and of the Apps installed there."""
+
+    apps: Mapping[int, App]
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.outage = False
+        self.apps = {}
         self._holding: set[tuple[int, str]] = set()
         self._held: list[_Held] = []
         self._ids = itertools.count(70_000_000_001)
@@ -51,7 +58,7 @@ class Deliverer:
 
     def add_hook(
         self,
-        repository: Repository,
+        place: Repository | Company,
         url: str,
         *,
         secret: str,
@@ -62,46 +69,63 @@ class Deliverer:
     ) -> Hook:
         """Create a hook and send it the ping that GitHub sends at creation."""
         for event in events:
-            if sum(event in hook.events for hook in repository.hooks.values()) >= MAX_HOOKS:
+            if sum(event in hook.events for hook in place.hooks.values()) >= MAX_HOOKS:
                 raise Refused(422, f"Validation Failed: {MAX_HOOKS} hooks at most for the event {event}")
         number, now = next(self._hook_ids), time.time()
         hook = Hook(number, url, secret, content_type, events, active, now, insecure_ssl)
-        repository.hooks[hook.id] = hook
-        self.ping(repository, hook)
+        if isinstance(place, Repository):
+            hook.target, hook.path = place.id, f"/repos/{place.full_name}/hooks/{number}"
+        else:
+            hook.kind, hook.target = "organization", payloads.ACCOUNT_ID
+            hook.path = f"/orgs/{place.login}/hooks/{number}"
+        place.hooks[hook.id] = hook
+        self.ping(place, hook)
         return hook
 
-    def ping(self, repository: Repository, hook: Hook) -> None:
+    def ping(self, place: Repository | Company, hook: Hook) -> None:
         """Send a ``ping``."""
+        base = self.world.base_url
         body = {
             "zen": "Keep it logically awesome.",
             "hook_id": hook.id,
-            "hook": payloads.hook_json(self.world.base_url, repository, hook),
-            "repository": payloads.repository_json(self.world.base_url, repository),
+            "hook": payloads.hook_json(base, hook),
         }
+        if isinstance(place, Repository):
+            body["repository"] = payloads.repository_json(base, place)
+        else:
+            body["organization"] = payloads.organization_json(base, place.login)
         delivery = self._new(hook, self._guid(), "ping", None, None, json.dumps(body).encode())
+        delivery.repository_id = place.id if isinstance(place, Repository) else None
         self.world.spawn(self._send(delivery, 0.0))
 
     # Jobs
 
     def announce(self, job: Job, action: str, skew: float) -> None:
         """Send one ``workflow_job`` event to each hook that wants it, as the weather delays or loses it."""
-        repository = job.run.repository
-        wanting = [h for h in repository.hooks.values() if h.active and {"workflow_job", "*"} & set(h.events)]
-        if not wanting:
-            return
-        body = payloads.delivery_body(self.world.base_url, job, action)
-        for hook in wanting:
+        for hook, installation in self._wanting(job.run.repository):
+            body = payloads.delivery_body(self.world.base_url, job, action, installation)
             if (job.id, action) in self._holding:
                 guid = self._guid()
-                self._held.append(_Held(job.id, action, hook, guid, body))
+                self._held.append(_Held(job, action, hook, installation, guid, body))
                 self.world.truth.add("delivery_held", guid=guid, action=action, job=job.id)
             else:
-                self._schedule(hook, job, action, body, skew)
+                self._schedule(_Held(job, action, hook, installation, self._guid(), body), skew)
 
-    def _schedule(self, hook: Hook, job: Job, action: str, body: bytes, skew: float) -> None:
+    def _wanting(self, repository: Repository) -> Iterator[tuple[Hook, int | None]]:
+        """Yield the hooks that are told of jobs of a repository; of an App's with the installation."""
+        organization = self.world.company("org", repository.owner)
+        for place in (repository, organization):
+            if place is not None:
+                yield from ((hook, None) for hook in place.hooks.values() if hook.wants("workflow_job"))
+        for app in self.apps.values():
+            if app.hook.wants("workflow_job"):
+                heard = (one.id for one in app.installations.values() if one.hears_of(repository))
+                yield from ((app.hook, number) for number in heard)
+
+    def _schedule(self, told: _Held, skew: float) -> None:
         weather, rng = self.world.weather, self.world.rng("webhooks")
-        guid = self._guid()
-        delivery = self._new(hook, guid, "workflow_job", action, job.id, body)
+        job, guid, action = told.job, told.guid, told.action
+        delivery = self._of_job(told)
         if job.prompt:
             self.world.spawn(self._send(delivery, 0.0))
             return
@@ -121,7 +145,7 @@ class Deliverer:
             return
         self.world.spawn(self._send(delivery, delay))
         if twice:
-            again = self._new(hook, guid, "workflow_job", action, job.id, body)
+            again = self._of_job(told)
             self.world.spawn(self._send(again, delay + weather.webhook_delay.draw(rng)))
 
     # Holding back, for scripted acts
@@ -137,11 +161,10 @@ class Deliverer:
             return job_ids is None or job_id in job_ids
 
         self._holding = {key for key in self._holding if not chosen(key[0])}
-        going = [held for held in self._held if chosen(held.job_id)]
-        self._held = [held for held in self._held if not chosen(held.job_id)]
+        going = [held for held in self._held if chosen(held.job.id)]
+        self._held = [held for held in self._held if not chosen(held.job.id)]
         for held in going:
-            delivery = self._new(held.hook, held.guid, "workflow_job", held.action, held.job_id, held.body)
-            self.world.spawn(self._send(delivery, 0.0))
+            self.world.spawn(self._send(self._of_job(held), 0.0))
         return len(going)
 
     # One attempt
@@ -152,12 +175,19 @@ class Deliverer:
             delivery.hook, delivery.guid, delivery.event, delivery.action, delivery.job_id, delivery.body
         )
         again.redelivery = True
+        again.repository_id, again.installation_id = delivery.repository_id, delivery.installation_id
         self.world.spawn(self._send(again, 0.0))
         return again
 
     def _guid(self) -> str:
         bits = self.world.rng("guids").getrandbits(128)
         return str(uuid.UUID(int=bits, version=1))
+
+    def _of_job(self, told: _Held) -> Delivery:
+        job = told.job
+        delivery = self._new(told.hook, told.guid, "workflow_job", told.action, job.id, told.body)
+        delivery.repository_id, delivery.installation_id = job.run.repository.id, told.installation
+        return delivery
 
     def _new(
         self, hook: Hook, guid: str, event: str, action: str | None, job_id: int | None, body: bytes
@@ -213,14 +243,11 @@ class Deliverer:
             "X-GitHub-Delivery": delivery.guid,
             "X-GitHub-Event": delivery.event,
             "X-GitHub-Hook-ID": str(hook.id),
-            "X-GitHub-Hook-Installation-Target-ID": str(self._target(hook)),
-            "X-GitHub-Hook-Installation-Target-Type": "repository",
+            "X-GitHub-Hook-Installation-Target-ID": str(hook.target),
+            "X-GitHub-Hook-Installation-Target-Type": hook.kind,
         }
         if hook.secret:
             key = hook.secret.encode()
             headers["X-Hub-Signature"] = "sha1=" + hmac.new(key, body, hashlib.sha1).hexdigest()
             headers["X-Hub-Signature-256"] = "sha256=" + hmac.new(key, body, hashlib.sha256).hexdigest()
         return headers
-
-    def _target(self, hook: Hook) -> int:
-        return next(r.id for r in self.world.repositories.values() if r.hooks.get(hook.id) is hook)

@@ -27,7 +27,14 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from ephemerd.testing.fake_runner.folder import write_folder
-from ephemerd.testing.forge_sim import rest_apps, rest_groups, rest_hooks, rest_jobs, rest_runners
+from ephemerd.testing.forge_sim import (
+    rest_apps,
+    rest_deliveries,
+    rest_groups,
+    rest_hooks,
+    rest_jobs,
+    rest_runners,
+)
 from ephemerd.testing.forge_sim.admin import Admin
 from ephemerd.testing.forge_sim.apps import Apps
 from ephemerd.testing.forge_sim.assignment import Assigner
@@ -150,7 +157,9 @@ async def running(options: Options) -> AsyncIterator[ForgeSim]:
     deliverer = Deliverer(world)
     outages = Outages(world, deliverer)
     assigner = Assigner(world, offers)
-    site = Site(world, offers, deliverer, outages, token, Limits(world, options.rate_limit), Apps(world))
+    apps = Apps(world)
+    deliverer.apps = apps.apps
+    site = Site(world, offers, deliverer, outages, token, Limits(world, options.rate_limit), apps)
     admin = Admin(site, assigner, repository=options.repository, webhook_secret=webhook_secret)
     world.on_job = deliverer.announce
     world.on_change = assigner.poke
@@ -196,6 +205,7 @@ def _rest(site: Site) -> list[Route]:
         *rest_apps.routes(site),
         *rest_jobs.routes(site),
         *rest_hooks.routes(site),
+        *rest_deliveries.routes(site),
     ]
 
 

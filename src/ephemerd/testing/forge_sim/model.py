@@ -9,9 +9,11 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from ephemerd.testing.forge_sim.companies import Company
+
+HookKind = Literal["repository", "organization", "integration"]
 
 
 class JobStatus(StrEnum):
@@ -182,7 +184,11 @@ class Runner:
 
 @dataclass(slots=True, eq=False)
 class Hook:
-    """A webhook of a repository."""
+    """A webhook of a repository or organization, or the one of an App.
+
+    kind    as the header `X-GitHub-Hook-Installation-Target-Type` names it; ``target`` is the id of what it names
+    path    where REST has it
+    """
 
     id: int
     url: str
@@ -193,6 +199,13 @@ class Hook:
     created_at: float
     insecure_ssl: str = "0"
     deliveries: list[Delivery] = field(default_factory=list)
+    kind: HookKind = "repository"
+    target: int = 0
+    path: str = ""
+
+    def wants(self, event: str) -> bool:
+        """Whether it is to be told of an event."""
+        return self.active and bool(self.url) and bool({event, "*"} & set(self.events))
 
 
 @dataclass(slots=True, eq=False)
@@ -211,6 +224,8 @@ class Delivery:
     duration: float = 0.0
     status: str = "pending"
     status_code: int = 0
+    repository_id: int | None = None
+    installation_id: int | None = None
     request_headers: dict[str, str] = field(default_factory=dict)
     response_headers: dict[str, str] = field(default_factory=dict)
     response_body: str = ""

@@ -343,8 +343,9 @@ def runner_json(runner: Runner, *, online: bool, busy: bool) -> Json:
     }
 
 
-def delivery_body(base: str, job: Job, action: str) -> bytes:
-    """The raw bytes of one ``workflow_job`` delivery (github.md, section 10.2)."""
+def delivery_body(base: str, job: Job, action: str, installation: int | None = None) -> bytes:
+    """The raw bytes of one ``workflow_job`` delivery (github.md, section 10.2), of an App's hook with the
+    installation that it is for."""
     repository = job.run.repository
     payload = {
         "action": action,
@@ -353,40 +354,49 @@ def delivery_body(base: str, job: Job, action: str) -> bytes:
         "organization": organization_json(base, repository.owner),
         "sender": {**account(base, ACTOR, SENDER_ID, "User"), "user_view_type": "public"},
     }
+    if installation is not None:
+        payload["installation"] = {"id": installation, "node_id": node_id("I", installation)}
     return json.dumps(payload, separators=(",", ":")).encode()
 
 
-def hook_json(base: str, repository: Repository, hook: Hook) -> Json:
-    """A webhook; the secret is masked, as GitHub does."""
-    url = f"{base}/repos/{repository.full_name}/hooks/{hook.id}"
-    last = hook.deliveries[-1] if hook.deliveries else None
+def hook_config_json(hook: Hook) -> Json:
+    """Where a webhook leads; the secret is masked, as GitHub does."""
     return {
-        "type": "Repository",
+        "content_type": hook.content_type,
+        "insecure_ssl": hook.insecure_ssl,
+        "url": hook.url,
+        **({"secret": "********"} if hook.secret else {}),
+    }
+
+
+def hook_json(base: str, hook: Hook) -> Json:
+    """A webhook. That of a repository shows its latest answer, that of an organization does not."""
+    url = f"{base}{hook.path}"
+    last = hook.deliveries[-1] if hook.deliveries else None
+    shown: Json = {
+        "type": hook.kind.capitalize(),
         "id": hook.id,
         "name": "web",
         "active": hook.active,
         "events": list(hook.events),
-        "config": {
-            "content_type": hook.content_type,
-            "insecure_ssl": hook.insecure_ssl,
-            "url": hook.url,
-            **({"secret": "********"} if hook.secret else {}),
-        },
+        "config": hook_config_json(hook),
         "created_at": stamp(hook.created_at),
         "updated_at": stamp(hook.created_at),
         "url": url,
-        "test_url": f"{url}/test",
         "ping_url": f"{url}/pings",
         "deliveries_url": f"{url}/deliveries",
-        "last_response": {
+    }
+    if hook.kind == "repository":
+        shown["test_url"] = f"{url}/test"
+        shown["last_response"] = {
             "code": last.status_code if last else None,
             "status": last.status if last else "unused",
             "message": None,
-        },
-    }
+        }
+    return shown
 
 
-def delivery_json(delivery: Delivery, repository: Repository, *, full: bool) -> Json:
+def delivery_json(delivery: Delivery, *, full: bool) -> Json:
     """A delivery as listed, or with request and response (github.md, section 11)."""
     at = datetime.fromtimestamp(delivery.delivered_at or 0, UTC)
     item: Json = {
@@ -399,8 +409,8 @@ def delivery_json(delivery: Delivery, repository: Repository, *, full: bool) -> 
         "status_code": delivery.status_code,
         "event": delivery.event,
         "action": delivery.action,
-        "installation_id": None,
-        "repository_id": repository.id,
+        "installation_id": delivery.installation_id,
+        "repository_id": delivery.repository_id,
         "throttled_at": None,
     }
     if full:

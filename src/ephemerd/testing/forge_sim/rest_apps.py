@@ -41,7 +41,7 @@ async def get_app(request: Request, site: Site) -> Reply:
         "name": app.slug,
         "owner": payloads.account(site.base(request), "look-alike", 1, "Organization"),
         "permissions": app.permissions,
-        "events": [],
+        "events": list(app.hook.events),
         "installations_count": len(app.installations),
     }
     return Reply(200, body)

@@ -134,6 +134,11 @@ class World:
             self.companies[key] = Company("org" if kind == "org" else "enterprise", owner or login)
         return self.companies.get(key)
 
+    def places(self) -> Iterator[Repository | Company]:
+        """Everything that may have hooks of its own, Apps aside."""
+        yield from self.repositories.values()
+        yield from self.companies.values()
+
     def queue_run(
         self,
         repository: Repository,
