@@ -10,15 +10,20 @@ import pytest
 
 from tests.laws.source import inside
 
+# Pydantic is not among them: the parser's library checks values with it.
 HEAVY = (
+    "aiodocker",
+    "asyncio",
     "ephemerd.adapters",
     "ephemerd.app",
     "ephemerd.testing",
     "ephemerd.web",
     "httpx2",
     "prometheus_client",
+    "rich",
     "sqlite3",
     "starlette",
+    "structlog",
     "uvicorn",
 )
 # Runs in a fresh interpreter: does what the console script does, then tells what was loaded.
@@ -51,6 +56,14 @@ def loaded(body: str, *arguments: str) -> tuple[int, list[str]]:
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["status", "--help"], ["serve", "--help"]])
 def test_help_loads_nothing_heavy(arguments):
     assert loaded("from ephemerd.cli.main import main; main()", *arguments) == (0, [])
+
+
+@pytest.mark.parametrize("command", ["status", "runners", "explain", "kill", "cordon", "logs"])
+def test_a_client_command_loads_nothing_heavy(command):
+    arguments = [command, *(["x"] if command in {"explain", "kill", "logs"} else [])]
+    arguments += ["--reason", "x"] if command == "kill" else []
+    code, heavy = loaded("from ephemerd.cli.main import main; main()", *arguments, "--socket", "/nowhere")
+    assert (code, heavy) == (6, [])
 
 
 def test_a_heavy_import_is_seen():

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ephemerd.cli import output, tables
+from ephemerd.cli import complete, output, tables
 from ephemerd.cli.client import Client, NotKnown, connect
 from ephemerd.cli.options import Json, Socket, Url
 from ephemerd.cli.output import clean, clock, span
@@ -24,7 +24,9 @@ def explain(
     subject: Annotated[
         str,
         typer.Argument(
-            metavar="RUNNER_OR_JOB", help="A runner's id or a part of it, a job's number or its whole id."
+            metavar="RUNNER_OR_JOB",
+            help="A runner's id or a part of it, a job's number or its whole id.",
+            autocompletion=complete.subjects,
         ),
     ],
     as_json: Json = False,

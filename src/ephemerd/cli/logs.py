@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import typer
 
-from ephemerd.cli import output
+from ephemerd.cli import complete, output
 from ephemerd.cli.client import Client, NotKnown, connect
 from ephemerd.cli.failure import Exit, Failure
 from ephemerd.cli.options import Json, Socket, Url
@@ -22,7 +22,12 @@ TAIL = 256 * 1024
 
 
 def logs(
-    runner: Annotated[str, typer.Argument(metavar="RUNNER", help="Its id, or the end of it.")],
+    runner: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUNNER", help="Its id, or the end of it.", autocompletion=complete.any_runners
+        ),
+    ],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the runner has ended.")] = False,
     file: Annotated[
         str, typer.Option("--file", metavar="NAME", help="One log, by its name; default: output.")

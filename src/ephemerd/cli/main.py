@@ -5,35 +5,91 @@ from __future__ import annotations
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 import ephemerd
-from ephemerd.cli import (
-    check,
-    doctor,
-    drain,
-    explain,
-    images,
-    init,
-    install,
-    journal,
-    lab,
-    lab_simulate,
-    logs,
-    operate,
-    serve,
-    store,
-    views,
-    webhook,
-)
+from ephemerd.cli import complete
 from ephemerd.cli.failure import Exit, Failure, complain
+from ephemerd.cli.lazy import Entry, group
 from ephemerd.cli.options import FORMATS, LEVELS, Common
 
+SECTIONS: dict[str, tuple[Entry, ...]] = {
+    "Try it": (
+        Entry(
+            "demo",
+            "lab:demo",
+            "Watch the main job on this machine, without credentials.",
+            "demo --jobs 20 --seed 3",
+        ),
+    ),
+    "Set up": (
+        Entry("init", "init:init", "Write a first configuration.", "init --scope acme/app"),
+        Entry("check", "check:check", "Check configuration and machine.", "check --config ./ephemerd.toml"),
+        Entry("doctor", "doctor:doctor", "Check machine, forges and engines.", "doctor --json"),
+        Entry("serve", "serve:serve", "Run the daemon.", "serve --config /etc/ephemerd/config.toml"),
+        Entry("install", "install:install", "Write a service for the daemon.", "install --dry-run"),
+        Entry("uninstall", "install:uninstall", "Stop and remove that service.", "uninstall --user"),
+        Entry("completion", "complete:completion", "Print the completion for a shell.", "completion bash"),
+        Entry("webhook", "webhook:app", "Look after the forge's hook.", "webhook status"),
+    ),
+    "Look": (
+        Entry("status", "views:status", "Show health and what goes on.", "status --watch"),
+        Entry("pools", "views:pools", "List pools and waiting demand.", "pools --json"),
+        Entry("hosts", "views:hosts", "List hosts and their slots.", "hosts"),
+        Entry("runners", "views:runners", "List runners, newest first.", "runners --state running"),
+        Entry("jobs", "views:jobs", "List jobs, and why one still waits.", "jobs --status queued"),
+        Entry(
+            "decisions", "views:decisions", "List the gate's decisions.", "decisions --outcome vetoed -n 20"
+        ),
+        Entry("explain", "explain:explain", "Tell the story of a runner or job.", "explain 48213377105"),
+        Entry("logs", "logs:logs", "Show what a runner printed.", "logs eph-k3v9-12 -f"),
+    ),
+    "Steer": (
+        Entry(
+            "kill",
+            "operate:kill",
+            "End a runner, if it is idle.",
+            'kill eph-k3v9-12 --reason "wedged since noon"',
+        ),
+        Entry("cordon", "operate:cordon", "Start no more runners.", 'cordon linux --reason "new disk"'),
+        Entry("uncordon", "operate:uncordon", "End a cordon or drain.", "uncordon linux"),
+        Entry("drain", "drain:drain", "Cordon until no runner is left.", "drain --wait --timeout 2h"),
+        Entry("reload", "operate:reload", "Have the daemon read its configuration again.", "reload --json"),
+    ),
+    "Look after": (
+        Entry("store", "store:app", "Check, back up, export the store.", "store backup FILE"),
+        Entry("journal", "journal:app", "Export the journal.", "journal export --out journal.jsonl"),
+        Entry("images", "images:app", "List runners' images, remove old ones.", "images gc --dry-run"),
+    ),
+    "Test with": (
+        Entry(
+            "simulate",
+            "lab_simulate:simulate",
+            "Run the scheduler in virtual time, by the thousand.",
+            "simulate --jobs 5000 --seeds 1-8 --weather hostile",
+        ),
+        Entry(
+            "replay",
+            "lab_simulate:replay",
+            "Feed a recorded incident or journal to the scheduler.",
+            "replay incident.jsonl --policy sweep",
+        ),
+        Entry(
+            "forge-sim",
+            "lab:forge_sim",
+            "Run the GitHub look-alike alone.",
+            "forge-sim --port 9000 --weather bursty --write-runner ./runner",
+        ),
+    ),
+}
+ENTRIES = {entry.name: entry for part in SECTIONS.values() for entry in part}
+
 app = typer.Typer(
+    cls=group(SECTIONS),
     name="ephemerd",
     help="Ephemeral CI runners on your own machines: one fresh runner a job, and none destroyed while it "
     "works.",
@@ -43,55 +99,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-
-# Name, function, the line in the list of commands, an example.
-COMMANDS: tuple[tuple[str, Callable[..., Any], str, str], ...] = (
-    ("demo", lab.demo, "Watch the main job on this machine, without credentials.", "demo --jobs 20 --seed 3"),
-    ("serve", serve.serve, "Run the daemon.", "serve --config /etc/ephemerd/config.toml"),
-    ("init", init.init, "Write a first configuration.", "init --scope acme/app"),
-    ("check", check.check, "Check configuration and machine.", "check --config ./ephemerd.toml"),
-    ("doctor", doctor.doctor, "Check machine, forges and engines.", "doctor --json"),
-    ("status", views.status, "Show health and what goes on.", "status --watch"),
-    ("pools", views.pools, "List pools and waiting demand.", "pools --json"),
-    ("hosts", views.hosts, "List hosts and their slots.", "hosts"),
-    ("runners", views.runners, "List runners, newest first.", "runners --state running"),
-    ("jobs", views.jobs, "List jobs, and why one still waits.", "jobs --status queued"),
-    ("decisions", views.decisions, "List the gate's decisions.", "decisions --outcome vetoed -n 20"),
-    ("explain", explain.explain, "Tell the story of a runner or job.", "explain 48213377105"),
-    ("logs", logs.logs, "Show what a runner printed.", "logs eph-k3v9-12 -f"),
-    ("kill", operate.kill, "End a runner, if it is idle.", 'kill eph-k3v9-12 --reason "wedged since noon"'),
-    ("cordon", operate.cordon, "Start no more runners.", 'cordon linux --reason "new disk"'),
-    ("uncordon", operate.uncordon, "End a cordon or drain.", "uncordon linux"),
-    ("drain", drain.drain, "Cordon until no runner is left.", "drain --wait --timeout 2h"),
-    ("install", install.install, "Write a service for the daemon.", "install --dry-run"),
-    ("uninstall", install.uninstall, "Stop and remove that service.", "uninstall --user"),
-    ("reload", operate.reload, "Have the daemon read its configuration again.", "reload --json"),
-    (
-        "simulate",
-        lab_simulate.simulate,
-        "Run the scheduler in virtual time, by the thousand.",
-        "simulate --jobs 5000 --seeds 1-8 --weather hostile",
-    ),
-    (
-        "replay",
-        lab_simulate.replay,
-        "Feed a recorded incident or journal to the scheduler.",
-        "replay incident.jsonl --policy sweep",
-    ),
-    (
-        "forge-sim",
-        lab.forge_sim,
-        "Run the GitHub look-alike alone.",
-        "forge-sim --port 9000 --weather bursty --write-runner ./runner",
-    ),
-)
-for _name, _function, _short, _example in COMMANDS:
-    app.command(_name, short_help=_short, epilog=f"Example: ephemerd {_example}")(_function)
-
-app.add_typer(journal.app)
-app.add_typer(store.app)
-app.add_typer(images.app)
-app.add_typer(webhook.app)
 
 # Options that may stand anywhere on the line, with how many values they take.
 ANYWHERE = {
@@ -157,7 +164,9 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; a traceback is shown with --debug alone."""
     hoisted = hoist(arguments)
     debug = "--debug" in hoisted
-    if not [argument for argument in hoisted if argument not in ANYWHERE]:
+    if complete.asked():
+        complete.prepare()
+    elif not [argument for argument in hoisted if argument not in ANYWHERE]:
         hoisted.append("--help")
     try:
         return int(app(args=hoisted, prog_name="ephemerd", standalone_mode=False) or Exit.DONE)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ephemerd.cli import output
+from ephemerd.cli import complete, output
 from ephemerd.cli.client import Client, connect
 from ephemerd.cli.failure import Exit, Failure, complain
 from ephemerd.cli.options import Json, Reason, Socket, Url
@@ -19,13 +19,18 @@ Plain = dict[str, Any]
 TargetName = Annotated[
     str,
     typer.Argument(
-        metavar="POOL|HOST", help="Which pool or host; without one everything. pool:NAME where both exist."
+        metavar="POOL|HOST",
+        help="Which pool or host; without one everything. pool:NAME where both exist.",
+        autocompletion=complete.targets,
     ),
 ]
 
 
 def kill(
-    runner: Annotated[str, typer.Argument(metavar="RUNNER", help="Its id, or the end of it.")],
+    runner: Annotated[
+        str,
+        typer.Argument(metavar="RUNNER", help="Its id, or the end of it.", autocompletion=complete.runners),
+    ],
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the journal.")],
     even_if_busy: Annotated[
         bool, typer.Option("--even-if-busy", help="End it although it executes a job; that job fails.")

@@ -9,22 +9,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-STYLES = {
-    "ok": "green",
-    "degraded": "yellow",
-    "stuck": "bold red",
-    "abandoned": "bold red",
-    "running": "cyan",
-    "busy": "cyan",
-    "retiring": "yellow",
-    "vetoed": "yellow",
-    "escaped": "bold red",
-    "reaped": "green",
-    "queued": "yellow",
-    "failure": "red",
-    "success": "green",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -39,10 +23,27 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """What one look shows: headings, lines and tables in order."""
+class Facts:
+    """Titles with a text each, of which a long one goes on below itself."""
 
-    parts: list[str | Table] = field(default_factory=list)
+    rows: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Sentences, each with a dash before it."""
+
+    lines: Sequence[str]
+
+
+Part = str | Table | Facts | Points
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What one look shows, in order."""
+
+    parts: list[Part] = field(default_factory=list)
 
 
 def clean(text: object) -> str:
@@ -59,11 +60,24 @@ def emit_json(value: Any, *, line: bool = False) -> None:
 def emit(page: Page) -> None:
     """Write a page to stdout: with rich on a terminal, else as aligned text."""
     if sys.stdout.isatty():
-        _emit_rich(page)
+        from ephemerd.cli import screen
+
+        screen.show(page)
         return
-    for part in page.parts:
-        print(part if isinstance(part, str) else plain(part))
-    sys.stdout.flush()
+    print(plain_page(page), flush=True)
+
+
+def plain_page(page: Page) -> str:
+    """Return a page as text, nothing cut, and nothing wrapped."""
+    return "\n".join(filter(None, map(_plain_part, page.parts)))
+
+
+def _plain_part(part: Part) -> str:
+    if isinstance(part, Table):
+        return plain(part)
+    if isinstance(part, Facts):
+        return "\n".join(f"{title + ':':<12}{text}" for title, text in part.rows)
+    return part if isinstance(part, str) else "\n".join(f"  - {line}" for line in part.lines)
 
 
 def plain(table: Table) -> str:
@@ -81,39 +95,6 @@ def _plain_row(row: tuple[str, ...], widths: list[int], right: frozenset[int]) -
         for column, (cell, width) in enumerate(zip(row, widths, strict=True))
     ]
     return "  ".join(cells).rstrip()
-
-
-def _emit_rich(page: Page) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False, emoji=False)
-    for part in page.parts:
-        if isinstance(part, str):
-            console.print(part)
-        else:
-            console.print(_rich_table(part) if part.rows else part.empty)
-
-
-def _rich_table(table: Table) -> Any:
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    shown = RichTable(box=None, pad_edge=False, header_style="bold")
-    for column, title in enumerate(table.titles):
-        shown.add_column(
-            title,
-            justify="right" if column in table.right else "left",
-            no_wrap=column not in table.wraps,
-            overflow="fold" if column in table.wraps else "ellipsis",
-        )
-    for row in table.rows:
-        shown.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
-    return shown
-
-
-def clear_screen() -> None:
-    """Go to the top of an empty screen."""
-    sys.stdout.write("\x1b[H\x1b[2J")
 
 
 def clock(ms: int | None, *, day: bool = False, fine: bool = False) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ephemerd.cli.output import Page, Table, clean, clock, or_dash, span
+from ephemerd.cli.output import Facts, Page, Points, Table, clean, clock, or_dash, span
 
 Plain = dict[str, Any]
 
@@ -18,8 +18,7 @@ def counts(numbers: Plain) -> str:
 def status_page(status: Plain) -> Page:
     """Return the page of `status`: health with its reasons, then the counts."""
     health = status["health"]
-    lines = [f"{clean(health['status'])}"]
-    lines += [f"  - {clean(reason)}" for reason in health["reasons"]]
+    points = Points([clean(reason) for reason in health["reasons"]])
     state = "stopping" if status["stopping"] else "draining" if status["draining"] else "serving"
     if not status["ready"]:
         state = "starting"
@@ -38,8 +37,7 @@ def status_page(status: Plain) -> Page:
         ago = span((status["now"] - at) / 1_000) + " ago" if at else "not yet"
         rows.append(("reconciled", f"{clean(scope)}: {ago}"))
     rows.extend(("rate limit", _rate(rate)) for rate in status["rates"])
-    lines += [f"{title + ':':<12}{text}" for title, text in rows]
-    return Page(list(lines))
+    return Page([clean(health["status"]), points, Facts(rows)])
 
 
 def _rate(rate: Plain) -> str:

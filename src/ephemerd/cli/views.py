@@ -8,13 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-from ephemerd.cli import tables
+from ephemerd.cli import complete, tables
 from ephemerd.cli.client import Client, connect
 from ephemerd.cli.failure import Exit, Failure
 from ephemerd.cli.looks import Look, look
 from ephemerd.cli.options import Every, Json, Limit, Socket, Url, Watch
 from ephemerd.cli.output import Page
 
+STATES = (
+    *("planned", "registering", "starting", "listening", "assigned", "running", "finishing", "retiring"),
+    *("stuck", "abandoned", "gone"),
+)
 JOB_STATUSES = ("active", "queued", "waiting", "running", "done", "gone")
 OUTCOMES = ("reaped", "vetoed", "escaped")
 
@@ -52,8 +56,19 @@ def hosts(
 
 
 def runners(
-    pool: Annotated[str, typer.Option("--pool", metavar="NAME", help="Only of this pool.")] = "",
-    state: Annotated[str, typer.Option("--state", metavar="STATE", help="Only in this state.")] = "",
+    pool: Annotated[
+        str,
+        typer.Option("--pool", metavar="NAME", help="Only of this pool.", autocompletion=complete.pools),
+    ] = "",
+    state: Annotated[
+        str,
+        typer.Option(
+            "--state",
+            metavar="STATE",
+            help=f"One of {', '.join(STATES)}.",
+            autocompletion=complete.words(*STATES),
+        ),
+    ] = "",
     limit: Limit = 100,
     as_json: Json = False,
     watch: Watch = False,
@@ -62,6 +77,7 @@ def runners(
     url: Url = None,
 ) -> None:
     """List runners, newest first; gone ones for a while too."""
+    _one_of("--state", state, STATES)
     what = Look(
         lambda client: list(client.items("runners", most=limit, pool=pool, state=state)), tables.runners_page
     )
@@ -70,7 +86,13 @@ def runners(
 
 def jobs(
     status: Annotated[
-        str, typer.Option("--status", metavar="STATUS", help=f"One of {', '.join(JOB_STATUSES)}.")
+        str,
+        typer.Option(
+            "--status",
+            metavar="STATUS",
+            help=f"One of {', '.join(JOB_STATUSES)}.",
+            autocompletion=complete.words(*JOB_STATUSES),
+        ),
     ] = "",
     limit: Limit = 100,
     as_json: Json = False,
@@ -86,9 +108,20 @@ def jobs(
 
 
 def decisions(
-    runner: Annotated[str, typer.Option("--runner", metavar="ID", help="Only about this runner.")] = "",
+    runner: Annotated[
+        str,
+        typer.Option(
+            "--runner", metavar="ID", help="Only about this runner.", autocompletion=complete.any_runners
+        ),
+    ] = "",
     outcome: Annotated[
-        str, typer.Option("--outcome", metavar="OUTCOME", help=f"One of {', '.join(OUTCOMES)}.")
+        str,
+        typer.Option(
+            "--outcome",
+            metavar="OUTCOME",
+            help=f"One of {', '.join(OUTCOMES)}.",
+            autocompletion=complete.words(*OUTCOMES),
+        ),
     ] = "",
     limit: Limit = 100,
     as_json: Json = False,

@@ -8,6 +8,9 @@ import pytest
 
 from ephemerd.cli import output
 from ephemerd.cli.output import Table, clock, plain, span
+from ephemerd.cli.views import JOB_STATUSES, STATES
+from ephemerd.domain.job import JobStatus
+from ephemerd.domain.runner import RunnerState
 from ephemerd.ports.views import HealthView, RateView
 from tests.unit.cli import views
 
@@ -133,13 +136,22 @@ def test_nothing_to_show(cli, daemon, command):
 
 @pytest.mark.parametrize(
     ("arguments", "word"),
-    [(["jobs", "--status", "lost"], "queued"), (["decisions", "--outcome", "x"], "vetoed")],
+    [
+        (["jobs", "--status", "lost"], "queued"),
+        (["decisions", "--outcome", "x"], "vetoed"),
+        (["runners", "--state", "x"], "listening"),
+    ],
 )
 def test_a_word_that_is_not_known(cli, daemon, arguments, word):
     done = cli(*arguments)
     assert done.code == 2
     assert word in done.err
     assert daemon.requests == []
+
+
+def test_the_states_are_the_domain_s():
+    assert set(STATES) == {state.value for state in RunnerState}
+    assert set(JOB_STATUSES) == {"active", *(status.value for status in JobStatus)}
 
 
 def test_long_lists_are_read_page_by_page(cli, daemon):
@@ -152,20 +164,51 @@ def test_long_lists_are_read_page_by_page(cli, daemon):
     ]
 
 
-def test_watching_prints_one_json_line_a_look_until_the_daemon_goes_away(cli, daemon, monkeypatch):
-    looks = []
+@pytest.fixture
+def looks(daemon, monkeypatch):
+    """What happens before each further look: the first three find the daemon, then it restarts."""
+    pauses: list[float] = []
 
     def sleep(seconds):
-        looks.append(seconds)
-        if len(looks) == 3:
+        pauses.append(seconds)
+        if len(pauses) == 3:
             daemon.on("GET", "status", (503, {"detail": "the daemon stops"}))
+        if len(pauses) == 5:
+            daemon.on("GET", "status", (200, views.status(pid=4712)))
+        if len(pauses) == 6:
+            raise KeyboardInterrupt
 
     monkeypatch.setattr("ephemerd.cli.looks.time.sleep", sleep)
+    return pauses
+
+
+def test_watching_prints_one_json_line_a_look_and_survives_a_restart(cli, looks):
     done = cli("status", "--watch", "--json", "--every", "0.5")
-    assert looks == [0.5, 0.5, 0.5]
-    assert [json.loads(line) for line in done.out.splitlines()] == [views.status()] * 3
-    assert done.code == 6
-    assert "the daemon stops" in done.err
+    assert looks == [0.5] * 6
+    assert [json.loads(line)["pid"] for line in done.out.splitlines()] == [4711, 4711, 4711, 4712]
+    assert done.err.splitlines() == ["the daemon stops; waiting for it", "the daemon answers again"]
+    assert done.code == 130
+
+
+def test_watching_without_a_terminal_prints_page_after_page(cli, looks):
+    done = cli("status", "--watch")
+    assert [line.split(",")[1] for line in done.out.splitlines() if "daemon:" in line] == [
+        *[" pid 4711"] * 3,
+        " pid 4712",
+    ]
+    assert done.out.count(", every 2 s; Ctrl-C ends") == 4
+
+
+def test_a_refusal_ends_watching(cli, daemon, monkeypatch):
+    refuse = (401, {"detail": "the token is not known"})
+    monkeypatch.setattr("ephemerd.cli.looks.time.sleep", lambda _: daemon.on("GET", "status", refuse))
+    done = cli("status", "--watch", "--json")
+    assert (done.code, len(done.out.splitlines())) == (4, 1)
+    assert "the token is not known" in done.err
+
+
+def test_the_first_look_must_succeed(cli, folder):
+    assert cli("status", "--watch", "--socket", str(folder / "none")).code == 6
 
 
 def test_watching_ends_by_an_interrupt(cli, daemon, monkeypatch):
