@@ -49,6 +49,7 @@ from ephemerd.ports.hooks import HookAdmin
 from ephemerd.ports.store import JournalEntry, Keep, Segment, SetAside, StoreSize
 from ephemerd.ports.views import ChangeView, FindingView
 from ephemerd.ports.webhooks import Webhooks
+from ephemerd.web.access import OnSocket
 from ephemerd.web.api import api_app, metrics_app
 from ephemerd.web.local import LocalOnly, names_this_machine
 from ephemerd.web.server import Listener, ListenFailed, bind_tcp, bind_unix
@@ -510,7 +511,7 @@ def _bind(
         if any(forge.discovery == "webhook" for forge in effective.settings.forge.values()):
             webhooks = webhook_app(parts.intake, parts.queries)
             bound.append(Listener("webhooks", webhooks, bind_tcp(*listen_address(server.webhook_listen))))
-        bound.append(Listener("api", api, bind_unix(server.api_socket), server.api_socket))
+        bound.append(Listener("api", OnSocket(api), bind_unix(server.api_socket), server.api_socket))
         if server.metrics_listen is not None:
             app = metrics_app(parts.queries, parts.metrics.text)
             bound.append(Listener("metrics", app, bind_tcp(*listen_address(server.metrics_listen))))

@@ -249,6 +249,40 @@ class OrderView:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenView:
+    """An API token without its secret: `role` is `read` or `operate`; `expires` None: never; `used` when it was
+    used last since the daemon started."""
+
+    name: str
+    role: str
+    created: int
+    expires: int | None
+    expired: bool
+    used: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewTokenView:
+    """A token that was just made, the only time that it is shown."""
+
+    token: str
+    name: str
+    role: str
+    expires: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoginView:
+    """A login link: `path` with its one-time code, good until `until`; `listen` is `HOST:PORT` where the daemon
+    serves browsers, `role` what the browser may do."""
+
+    path: str
+    until: int
+    listen: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
 class LogFileView:
     """One log of a runner: `output` is what the listener prints, the others are its diagnostics."""
 
