@@ -150,6 +150,11 @@ class PolicySettings(Section):
     denied_retry: PositiveDuration = Field(
         _D.denied_retry, description="How often a scope that refused the credential is tried again."
     )
+    refused_retry: PositiveDuration = Field(
+        _D.refused_retry,
+        description="How often one runner of a pool finds out whether the forge still refuses the version of its "
+        "runner application.",
+    )
     try_silent_every: PositiveDuration = Field(
         _D.try_silent_every, description="While a scope gives no answer, one call so often tries it."
     )

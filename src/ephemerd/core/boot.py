@@ -23,7 +23,7 @@ def on_booted(t: Turn, event: Booted) -> None:
     t.set_meta("booted", t.now)
     for job in [job for job in t.state.jobs.values() if job.asked is not None]:
         t.change_job(job, asked=None, asking="", pool="")
-    configure(t, event.setup)
+    configure(t, event.setup, event.held)
     for row in sorted(t.state.runners.values(), key=lambda runner: runner.order):
         _resume(t, row, same_boot=event.same_boot)
     t.set_meta("sweep", t.now + t.policy.nominate_every)
@@ -80,8 +80,9 @@ def _configured_scopes(setup: Setup) -> list[Scope]:
     return sorted({pool.scope: None for pool in setup.pools})
 
 
-def configure(t: Turn, setup: Setup) -> None:
+def configure(t: Turn, setup: Setup, held: tuple[tuple[str, str], ...]) -> None:
     """Take in a configuration: pools and hosts that are no longer there keep what they have."""
+    missing = dict(held)
     setup = replace(setup, access=tuple(sorted(setup.access, key=lambda row: row.forge)))
     access.take_in(t, setup)
     t.state.setup = setup
@@ -93,6 +94,7 @@ def configure(t: Turn, setup: Setup) -> None:
     for name, pool in sorted(pools.items()):
         kept = t.state.pools.get(name)
         fresh = PoolRow(pool) if kept is None else replace(kept, pool=pool, configured=True)
+        fresh = replace(fresh, missing=missing.get(name, ""), refused=None)
         t.put_pool(replace(fresh, failures=0, exits=0, not_before=0, why=""))
     hosts = {host.name: host for host in setup.hosts}
     for name, host_row in sorted(t.state.hosts.items()):

@@ -27,21 +27,24 @@ class Booted:
     """A process life began. `epoch` is random, drawn by the shell; `store` the store's own id.
 
     `same_boot` is false when the machine was rebooted since the last life, so that no process can have
-    survived.
+    survived. `held` names the pools whose runner application is not there, and why.
     """
 
     store: str
     epoch: str
     setup: Setup
     same_boot: bool = True
+    held: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Reconfigured:
-    """The configuration was read anew within a process life; what it leaves out goes on until it is empty."""
+    """The configuration was read anew within a process life; what it leaves out goes on until it is empty.
+    `held` as in `Booted`."""
 
     who: str
     setup: Setup
+    held: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,12 +265,12 @@ class JobsListed:
     scope: Scope
     jobs: int
     fault: Fault | None = None
-
-
-@dataclass(frozen=True, slots=True)
     repositories: tuple[str, ...] | None = None
     as_of: int | None = None
     lively: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ScopeAnswered:
     """A call on the scope answered normally, or its rate limit was hit until `limited_until`."""
 
@@ -279,6 +282,15 @@ def read_in_parts(scope: Scope, reports: Sequence[JobReport]) -> Iterator[JobsRe
     """Cut a listing into the events that carry it."""
     for start in range(0, len(reports), READ_AT_ONCE):
         yield JobsRead(scope, tuple(reports[start : start + READ_AT_ONCE]))
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationTold:
+    """What a pool's runners are made from was looked at. `missing` says why none can be started; empty: they can,
+    and by another runner application than the one that the forge refused, if it refused one."""
+
+    pool: str
+    missing: str = ""
 
 
 class Target(Enum):
@@ -349,6 +361,7 @@ Event = (
     | JobsRead
     | JobsListed
     | ScopeAnswered
+    | ApplicationTold
     | CordonOrdered
     | UncordonOrdered
     | DrainOrdered

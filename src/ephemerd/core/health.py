@@ -113,7 +113,15 @@ def _pools(state: State) -> Iterator[str]:
     for name, row in sorted(state.pools.items()):
         if row.configured and row.failures > 0:
             yield f"Pool {name} could not make its last {row.failures} runner(s): {row.why}"
-        if row.configured and row.exits >= state.policy.alarm_after_exits:
+        if row.configured and row.missing:
+            yield f"Pool {name} starts no runners: {row.missing}."
+        if row.configured and row.refused is not None:
+            yield (
+                f"Pool {name}: the forge refuses the version of its runner application. One runner every "
+                f"{span(state.policy.refused_retry)} finds out whether that is over; what runs is left alone. Give "
+                "it a newer application, or image, and run `ephemerd reload`."
+            )
+        elif row.configured and row.exits >= state.policy.alarm_after_exits:
             yield (
                 f"Pool {name}: {row.exits} runners in a row ended without a job, the last with {row.left}. "
                 "Run `ephemerd explain` for one of them and look at its log."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ephemerd.core import backoff, gate, scopes, signs, verdicts
 from ephemerd.core.commands import LookUpName, LookUpRunner, StartRunner
 from ephemerd.core.events import (
+    ApplicationTold,
     DestroyFailed,
     EnvironmentDestroyed,
     EnvironmentExited,
@@ -19,9 +20,10 @@ from ephemerd.core.evolve import replace
 from ephemerd.core.transitions import move_runner
 from ephemerd.core.turn import Turn
 from ephemerd.domain.errors import Fault, Remedy
-from ephemerd.domain.exits import in_words
+from ephemerd.domain.exits import REFUSED_VERSION, in_words
 from ephemerd.domain.runner import FINAL, GatePhase, Rule, Runner, RunnerState
 
+REFUSED = "the forge refuses the version of its runner application"
 ASK_AGAIN = 60_000
 """A look-up of a registration that got no answer goes out again after so many ms."""
 
@@ -151,6 +153,9 @@ def _without_a_job(t: Turn, row: Runner) -> None:
     """The first replacement comes at once, the next ones by backoff; an alarm after some in a row."""
     pool = t.state.pools[row.pool]
     exits = pool.exits + 1
+    if row.exit_code == REFUSED_VERSION:
+        _refused(t, row, exits)
+        return
     wait = 0
     if exits > 1:
         wait = backoff.delay(t.policy.backoff, exits - 1, t.policy.jitter, f"{row.pool}:exit:{row.order}")
@@ -167,6 +172,36 @@ def _without_a_job(t: Turn, row: Runner) -> None:
     t.note("warning", "runner ended without a job", runner=row.id, code=row.exit_code, in_a_row=exits)
     if exits == t.policy.alarm_after_exits:
         t.note("warning", "runners end without a job again and again; look at their logs", pool=row.pool)
+
+
+def _refused(t: Turn, row: Runner, exits: int) -> None:
+    """No other runner of that version is any better: the pool rests, and one at a time finds out whether it is over."""
+    pool = t.state.pools[row.pool]
+    t.count("ended_without_a_job_total", pool=row.pool)
+    if pool.refused is None:
+        t.note("warning", f"{REFUSED}; its pool rests until there is another", runner=row.id, pool=row.pool)
+    t.put_pool(
+        replace(
+            pool,
+            exits=exits,
+            refused=t.now,
+            not_before=max(pool.not_before, t.now + t.policy.refused_retry),
+            why=REFUSED,
+            left=in_words(row.exit_code),
+        )
+    )
+
+
+def on_application(t: Turn, event: ApplicationTold) -> None:
+    """Runners of a pool cannot be started, or can again: then what stood in the way is over."""
+    row = t.state.pools.get(event.pool)
+    if row is None:
+        return
+    if event.missing:
+        t.put_pool(replace(row, missing=event.missing))
+    elif row.missing or row.refused is not None:
+        t.note("info", "the runner application of a pool is there", pool=event.pool)
+        t.put_pool(replace(row, missing="", refused=None, failures=0, exits=0, not_before=0, why=""))
 
 
 def _failed(t: Turn, row: Runner, fault: Fault) -> None:

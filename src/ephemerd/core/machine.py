@@ -157,6 +157,8 @@ def dispatch(t: Turn, event: ev.Event) -> None:
             access.on_run_looked_up(t, event)
         case ev.ScopeAnswered():
             _scope_answered(t, event)
+        case ev.ApplicationTold():
+            lifecycle.on_application(t, event)
         case ev.CordonOrdered() | ev.DrainOrdered():
             orders.on_cordon(t, event)
         case ev.UncordonOrdered():

@@ -13,10 +13,11 @@ from ephemerd.core.asking import ask
 from ephemerd.core.commands import Register
 from ephemerd.core.index import Group
 from ephemerd.core.matching import match
-from ephemerd.core.rows import ClassRow
+from ephemerd.core.rows import ClassRow, PoolRow
+from ephemerd.core.state import State
 from ephemerd.core.transitions import move_runner
 from ephemerd.core.turn import Turn
-from ephemerd.domain.ids import JobKey, runner_name
+from ephemerd.domain.ids import JobKey, RunnerId, runner_name
 from ephemerd.domain.job import Job
 from ephemerd.domain.labels import satisfies
 from ephemerd.domain.pool import Pool
@@ -245,6 +246,8 @@ def ready(t: Turn, pool: Pool) -> bool:
         return False
     if t.now < row.not_before or t.state.slots_free(pool.host) <= 0:
         return False
+    if row.missing or trying(t.state, row) is not None:
+        return False
     if t.state.index.abandoned.get(pool.host, 0) >= t.policy.abandoned_limit:
         return False
     if len(t.state.index.live.get(pool.name, ())) >= pool.max_concurrent:
@@ -253,6 +256,14 @@ def ready(t: Turn, pool: Pool) -> bool:
     if t.now < scope.limited_until or t.now < scope.denied_until:
         return False
     return scope.silent is None or t.now >= scope.next_try
+
+
+def trying(state: State, row: PoolRow) -> RunnerId | None:
+    """Return the runner that finds out whether the forge still refuses the pool's runner application."""
+    if row.refused is None:
+        return None
+    live = (state.runners[name] for name in state.index.live.get(row.pool.name, ()))
+    return next((runner.id for runner in live if runner.created > row.refused), None)
 
 
 def _next_job(t: Turn, group: Group) -> Job | None:

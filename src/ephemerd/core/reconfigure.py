@@ -19,7 +19,7 @@ def on_reconfigured(t: Turn, event: Reconfigured) -> None:
     setup = _in_place(t, event.setup)
     before = {pool.scope for pool in t.state.setup.pools}
     known = {name for name, row in t.state.hosts.items() if row.configured}
-    boot.configure(t, setup)
+    boot.configure(t, setup, event.held)
     t.note("info", "the configuration was read again", by=event.who, pools=len(setup.pools))
     for name, host in sorted(t.state.hosts.items()):
         if not host.configured:

@@ -49,6 +49,8 @@ class PoolRow:
     not_before        backoff of both; why: the last fault; left: what the last exit without a job said
     cordoned          who and why; "" where it is not
     cordoned_at       since when
+    missing           why its runner application is not there; "" where it is
+    refused           when the forge last refused that application's version; None where it does not
     """
 
     pool: Pool
@@ -61,6 +63,8 @@ class PoolRow:
     cordoned: str = ""
     draining: bool = False
     cordoned_at: int = 0
+    missing: str = ""
+    refused: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -318,6 +318,13 @@ def _drain_ordered(event: ev.DrainOrdered, subject: str) -> Said:
 
 
 @_say.register
+def _application_told(event: ev.ApplicationTold, subject: str) -> Said:
+    if event.missing:
+        return Said(f"pool {event.pool} can start no runners: {event.missing}")
+    return Said(f"the runner application of pool {event.pool} is there")
+
+
+@_say.register
 def _kill_ordered(event: ev.KillOrdered, subject: str) -> Said:
     force = ", even if it is busy" if event.even_if_busy else ""
     return Said(f"{event.who} asked to end it{force}{_because(event.reason)}")

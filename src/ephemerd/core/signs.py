@@ -109,7 +109,8 @@ def _first_hard(t: Turn, row: Runner) -> None:
         holding.taken(t, row)
     pool = t.state.pools[row.pool]
     if pool.exits:
-        t.put_pool(replace(pool, exits=0, not_before=0 if not pool.failures else pool.not_before))
+        not_before = 0 if not pool.failures else pool.not_before
+        t.put_pool(replace(pool, exits=0, not_before=not_before, refused=None))
 
 
 def over(t: Turn, row: Runner, via: str) -> Runner:

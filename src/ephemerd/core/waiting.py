@@ -77,8 +77,12 @@ def _pool_reason(t: Turn, pool: Pool) -> str:
         return f"the forge limits our requests for another {(scope.limited_until - t.now) // 1000} s"
     if t.state.index.abandoned.get(pool.host, 0) >= t.policy.abandoned_limit:
         return f"host {pool.host} has too many abandoned environments"
+    if row.missing:
+        return f"pool {pool.name} waits for its runner application: {row.missing}"
     if t.now < row.not_before:
         return f"pool {pool.name} waits {(row.not_before - t.now) // 1000} s after: {row.why}"
+    if (trial := plan.trying(t.state, row)) is not None:
+        return f"runner {trial} finds out whether the forge still refuses the runner application of pool {pool.name}"
     if len(t.state.index.live.get(pool.name, ())) >= pool.max_concurrent:
         return f"pool {pool.name} is at its max_concurrent ({pool.max_concurrent})"
     return f"host {pool.host} has no free slot"

@@ -6,6 +6,9 @@ nothing: 0 is ambiguous, and a job is known by its signs alone.
 
 from __future__ import annotations
 
+REFUSED_VERSION = 7
+"""The code of a listener whose version the forge refuses (`RunnerVersionDeprecated`)."""
+
 WORDS = {
     0: "it left in peace: its registration was gone, or it was asked to stop",
     1: "it could not begin: a root or work folder that cannot be used, or a session that the forge refused",
@@ -13,7 +16,7 @@ WORDS = {
     3: "it updated itself instead of working: update the runner application",
     4: "it updated itself instead of working: update the runner application",
     5: "another session with its name was open",
-    7: "its version is refused by the forge: update the runner application",
+    REFUSED_VERSION: "its version is refused by the forge: update the runner application",
     126: "the runner application cannot be executed",
     127: "a program that the runner application needs was not found: install its dependencies",
     134: "it crashed: are the runner application's dependencies installed",

@@ -91,6 +91,7 @@ class Policy:
     backoff: tuple[int, ...] = (30 * SECOND, 1 * MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE)
     jitter: float = 0.2
     denied_retry: int = 10 * MINUTE
+    refused_retry: int = 10 * MINUTE
     try_silent_every: int = 1 * MINUTE
     write_burst: int = 30
     write_per_second: float = 3.0

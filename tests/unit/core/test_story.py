@@ -236,6 +236,8 @@ SENTENCES: list[tuple[ev.Event, str]] = [
         ev.ScopeAnswered(SCOPE, 99),
         "github/repo:acme/app reached a rate limit; calls wait for its reset",
     ),
+    (ev.ApplicationTold("linux"), "the runner application of pool linux is there"),
+    (ev.ApplicationTold("linux", "it is fetched"), "pool linux can start no runners: it is fetched"),
     (ev.CordonOrdered("ann", ev.Target.ALL, reason="new disk"), "ann cordoned everything: new disk"),
     (ev.UncordonOrdered("ann", ev.Target.POOL, "linux"), "ann lifted the cordon of pool linux"),
     (ev.DrainOrdered("ann", ev.Target.HOST, "local"), "ann drains host local"),
