@@ -22,7 +22,9 @@ from ephemerd.adapters.kit.signs import (
     log_sign,
     may_become_sign,
     perf_sign,
+    refused_version,
 )
+from ephemerd.domain.exits import REFUSED_VERSION
 from ephemerd.domain.verdict import Sign
 
 OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -148,6 +150,7 @@ class Evidence:
     offered_at     when the latest offer or acknowledgement was first seen
     announced_at   when the latest announcement was first seen
     ended_at       when the end of the latest announced job was first seen; None while it has not ended
+    refused        the version of its application that the forge refuses; "" where it does not
     """
 
     def __init__(self, place: ListenerFiles) -> None:
@@ -167,12 +170,17 @@ class Evidence:
         self.announced_at: int | None = None
         self.ended_at: int | None = None
         self.workers_told = 0
+        self.refused = ""
         self.history: deque[tuple[Sign, str]] = deque(maxlen=HISTORY)
 
     @property
     def bound(self) -> bool:
         """Whether a worker was seen, so that nothing urgent is to be expected any more."""
         return self.workers_told > 0
+
+    def exit_code(self, code: int | None) -> int | None:
+        """Return what an exit code means: an older listener leaves with 1 where its version is refused."""
+        return REFUSED_VERSION if self.refused and code == 1 else code
 
     def changed(self) -> bool:
         """Say cheaply whether a file has something new."""
@@ -230,6 +238,8 @@ class Evidence:
     ) -> None:
         for line in tail.read():
             sign = sign_of(line)
+            if tail is self._log and not self.refused:
+                self.refused = refused_version(line)
             if sign is not None:
                 told += self._note(sign, detail_of(line), now, written=tail is self._perf)
 

@@ -13,6 +13,9 @@ from ephemerd.domain.verdict import Sign
 STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ: ")
 TRACE = re.compile(r"\[[^\]]{0,200}\] ")
 RESULT = re.compile(r"Job .* completed with result: (\w+)")
+OUTDATED = re.compile(
+    r"(?:An error occurred: )?Runner version v?(\S{1,64}) is deprecated and cannot receive messages"
+)
 OFFERS = ("MessageReceived_RunnerJobRequest", "MessageReceived_PipelineAgentJobRequest")
 SESSION = "SessionCreated"
 DETAIL_LIMIT = 200
@@ -54,6 +57,13 @@ def perf_sign(line: str) -> Sign | None:
     if name == "StartingWorkerProcess":
         return Sign.WORKER
     return None
+
+
+def refused_version(line: str) -> str:
+    """Return the version that the forge refuses, as a line of the listener's output says (runner.md, section 4)."""
+    stamp = STAMP.match(line)
+    found = OUTDATED.match(line[stamp.end() :] if stamp else line)
+    return detail_of(found[1]) if found else ""
 
 
 def may_become_sign(beginning: str) -> bool:

@@ -319,3 +319,24 @@ def test_a_wiped_file_keeps_what_it_told_and_is_not_healthy(place):
 def test_order(told, expected):
     letters = {"L": Sign.LISTENING, "A": Sign.ANNOUNCED, "W": Sign.WORKER, "E": Sign.ENDED}
     assert in_order([(letters[x], "") for x in told]) == [(letters[x], "") for x in expected]
+
+
+# A version that the forge refuses
+
+
+def test_an_older_listener_that_leaves_with_1_since_its_version_is_refused_left_with_7(place):
+    evidence = listening(place)
+    assert (evidence.refused, evidence.exit_code(1)) == ("", 1)
+    log(place, "An error occurred: Runner version v2.320.0 is deprecated and cannot receive messages.")
+    evidence.refresh(2)
+    assert evidence.refused == "2.320.0"
+    assert [evidence.exit_code(code) for code in (0, 1, 7, 137, None)] == [0, 7, 7, 137, None]
+
+
+def test_a_job_cannot_say_that_the_version_is_refused(place):
+    evidence = listening(place)
+    perf(place, "Runner version v2.320.0 is deprecated and cannot receive messages")
+    diag(place, "Runner version v2.320.0 is deprecated and cannot receive messages")
+    log(place, "Running job: Runner version v2.320.0 is deprecated and cannot receive messages")
+    evidence.refresh(2)
+    assert evidence.refused == ""

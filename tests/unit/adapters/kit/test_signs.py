@@ -10,6 +10,7 @@ from ephemerd.adapters.kit.signs import (
     log_sign,
     may_become_sign,
     perf_sign,
+    refused_version,
 )
 from ephemerd.domain.verdict import Sign
 
@@ -91,3 +92,21 @@ def test_a_line_that_is_not_whole_yet(beginning, may):
 def test_a_detail_is_short_and_printable():
     assert detail_of("a\x1b[31mb\tc") == "a [31mb c"
     assert len(detail_of("x" * 10_000)) == 200
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ("An error occurred: Runner version v2.320.0 is deprecated and cannot receive messages.", "2.320.0"),
+        (
+            AT + "An error occurred: Runner version v2.320.0 is deprecated and cannot receive messages",
+            "2.320.0",
+        ),
+        ("Runner version 2.320.0 is deprecated and cannot receive messages", "2.320.0"),
+        (AT + "Running job: Runner version v2.320.0 is deprecated and cannot receive messages", ""),
+        ("Current runner version: '2.336.0'", ""),
+        ("", ""),
+    ],
+)
+def test_a_version_that_the_forge_refuses(line, version):
+    assert refused_version(line) == version

@@ -56,6 +56,14 @@ class Images:
     def _note(self, image: dict[str, Any], name: str) -> None:
         self._notebook.used(str(image.get("Id")), name, time.time())
 
+    def renew(self, options: DockerOptions) -> bool:
+        """Begin to fetch a pool's image anew, since the forge refuses the runner application in it; say whether that
+        can help: a pool that fetches nothing, and an image named by its digest, stay as they are."""
+        if options.pull == "never" or "@" in options.image:
+            return False
+        _ = self.fetch(options.image)
+        return True
+
     async def known(self) -> list[Known]:
         """Return the images that our runners used and that are still there."""
         there = {str(image.get("Id")): int(image.get("Size") or 0) for image in await self._engine.images()}

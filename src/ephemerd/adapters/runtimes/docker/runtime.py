@@ -27,6 +27,7 @@ from ephemerd.adapters.runtimes.docker.options import DockerOptions, EngineOptio
 from ephemerd.adapters.runtimes.docker.reference import Place, Reference, parse_reference, place_of
 from ephemerd.adapters.runtimes.docker.rules import Exceptions
 from ephemerd.core.events import FoundEnvironment
+from ephemerd.domain.exits import REFUSED_VERSION
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.permit import Permit, Warrant
 from ephemerd.domain.verdict import Listing, ProbeReport, Sign
@@ -260,8 +261,19 @@ class DockerRuntime:
         runner = environment.reference.runner
 
         def exited(code: int | None, leftovers: int) -> None:
+            evidence, options = environment.evidence, environment.options
+            means = evidence.exit_code(code)
+            if means == REFUSED_VERSION:
+                renewed = options.application is None and self.images.renew(options)
+                log.warning(
+                    "the forge refuses a runner's version",
+                    runner=runner,
+                    version=evidence.refused or "unknown",
+                    image=options.image,
+                    fetched_anew=renewed,
+                )
             if self._sink is not None:
-                self._sink.exited(RunnerId(runner), code, leftovers)
+                self._sink.exited(RunnerId(runner), means, leftovers)
 
         follower = Follower(
             environment,

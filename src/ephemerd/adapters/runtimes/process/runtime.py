@@ -216,8 +216,11 @@ class ProcessRuntime:
 
         def exited(code: int | None, leftovers: int) -> None:
             self._rounds.remove(environment)
+            evidence = environment.evidence
+            if evidence.refused:
+                log.warning("the forge refuses a runner's version", runner=runner, version=evidence.refused)
             if self._sink is not None:
-                self._sink.exited(RunnerId(runner), code, leftovers)
+                self._sink.exited(RunnerId(runner), evidence.exit_code(code), leftovers)
 
         follower = Follower(
             environment,
