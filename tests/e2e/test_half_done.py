@@ -60,10 +60,17 @@ class HalfDone(Site):
         self.processes.append(process)
         return process
 
-    def died(self) -> None:
-        """Wait until the first life ended as it was made to, and begin the next."""
+    def died(self, *, ended: int | None = None) -> None:
+        """Wait until the first life ended as it was made to, and begin the next, after the end of the job `ended`."""
         assert self.daemon.wait(LIMIT) == -signal.SIGKILL, (self.folder / "dying.err").read_text()
+        if ended is not None:
+            self.ended(ended)
         self.daemon = self.start()
+
+    def ended(self, job: int) -> None:
+        """Wait until the look-alike counts a job as ended."""
+        wanted = {"for": "jobs_ended", "timeout": 60, "jobs": str(job)}
+        assert httpx2.get(f"{self.forge}/_admin/wait", params=wanted, timeout=90).json()["held"]
 
     def admin(self, path: str, **body: Any) -> Any:
         return httpx2.post(f"{self.forge}/_admin{path}", json=body, timeout=30).json()
@@ -148,6 +155,16 @@ def test_a_runner_that_was_started_and_not_recorded_is_adopted(dying):
     assert str(job) in json.dumps(site.api(f"api/v1/runners/{first}/story"))
 
 
+def test_a_runner_that_was_started_and_not_recorded_is_known_although_it_is_over(dying):
+    """The next life begins so late that the job has ended: its end was told to nobody, and the job reads as queued."""
+    site = dying("started, not recorded")
+    [job] = site.queue(1)
+    site.died(ended=job)
+    outcomes = site.nothing_is_left(1)
+    assert outcomes["dispatches"] == 1
+    assert outcomes["wasted"] == 0
+
+
 @pytest.mark.parametrize(
     "instant",
     [
@@ -201,9 +218,7 @@ def test_what_a_runner_does_while_nobody_is_there_is_picked_up(dying):
     site.daemon.kill()
     site.daemon.wait(30)
     site.admin(f"/jobs/{job}/unhold")
-    assert httpx2.get(
-        f"{site.forge}/_admin/wait", params={"for": "jobs_ended", "timeout": 60, "jobs": str(job)}, timeout=90
-    ).json()["held"]
+    site.ended(job)
     site.daemon = site.start()
     outcomes = site.nothing_is_left(1)
     assert outcomes["dispatches"] == 1

@@ -133,7 +133,7 @@ def _resume(t: Turn, row: Runner, *, same_boot: bool) -> None:
         else:
             t.put_runner(row)
         return
-    row = replace(row, adopted=True, seen_after_start=False)
+    row = replace(row, adopted=True, seen_after_start=False, shown_ended=None)
     if row.state is S.RETIRING:
         row = replace(row, since=t.now)  # its permit is void, and its limit counts from the next one
     if row.state is S.PLANNED:

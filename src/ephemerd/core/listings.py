@@ -84,10 +84,7 @@ def _found(t: Turn, found: FoundEnvironment, host: str) -> bool:
     if row.absent is not None:
         row = t.change_runner(row, absent=None)
     if found.ended:
-        exited = EnvironmentExited(row.id, found.code, found.leftovers)
-        if row.adopted or row.state is S.ABANDONED:
-            lifecycle.on_exited(t, exited)
-        return False
+        return _ended(t, row, found)
     unheard = t.state.hosts[host].listed is None  # a probe may have answered before the first listing did
     if row.adopted and (unheard or not row.seen_after_start):
         t.send(WatchRunner(row.id, row.pool, row.environment or ""))
@@ -100,6 +97,27 @@ def _found(t: Turn, found: FoundEnvironment, host: str) -> bool:
         if t.now - row.leak < t.policy.look_again:
             return True
         t.change_runner(row, leak_again=t.now)
+    return False
+
+
+def _ended(t: Turn, row: Runner, found: FoundEnvironment) -> bool:
+    """A listing shows that it ended. Whoever follows it tells what its files say and then the exit; of one that
+    nobody in this life has followed yet, that is asked for first: an end without the signs before it reads as
+    one without a job, and the job that it did would be given another runner. Where nothing comes of that, the
+    listing's word holds."""
+    exited = EnvironmentExited(row.id, found.code, found.leftovers)
+    if row.state is S.ABANDONED:
+        lifecycle.on_exited(t, exited)
+    elif not row.adopted:
+        return False
+    elif row.shown_ended is None:
+        row = t.change_runner(row, shown_ended=t.now)
+        t.send(WatchRunner(row.id, row.pool, found.environment))
+        return True
+    elif t.now - row.shown_ended < t.policy.confirm_after:
+        return True
+    else:
+        lifecycle.on_exited(t, exited)
     return False
 
 

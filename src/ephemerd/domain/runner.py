@@ -158,6 +158,7 @@ class Runner:
     leak         when it was first seen without a row (environment) or without an environment
                  (registration); `leak_again` once more 60 s later
     absent       when a complete listing first missed its environment
+    shown_ended  when a listing first showed it ended although nobody in this process life had followed it
     """
 
     id: RunnerId
@@ -210,6 +211,7 @@ class Runner:
     leak: int | None = None
     leak_again: int | None = None
     absent: int | None = None
+    shown_ended: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

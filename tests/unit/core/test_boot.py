@@ -77,6 +77,53 @@ def test_it_is_watched_also_when_the_probe_answers_before_the_listing(probes: bo
     assert len(of(found.commands, cm.WatchRunner)) == 1
 
 
+def ended_while_nobody_was_there() -> tuple[World, RunnerId, ev.Event]:
+    """A runner was started and not recorded; it did a job and left before the next process life."""
+    world = World(lists=False)
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.restart(down=SECOND)
+    ended = ev.FoundEnvironment(name, f"env-{name}", "small", ended=True, code=0)
+    return world, name, ev.EnvironmentsListed("here", (ended,), True)
+
+
+def test_what_an_ended_runner_did_is_read_before_its_end_is_acted_on() -> None:
+    """Else its job, which still reads as queued, would be given a second runner."""
+    world, name, listing = ended_while_nobody_was_there()
+    step = world.feed(listing)
+    assert of(step.commands, cm.WatchRunner) == [cm.WatchRunner(name, "small", f"env-{name}")]
+    assert world.runner(name).state is S.STARTING
+    for sign in (Sign.LISTENING, Sign.OFFERED, Sign.ANNOUNCED, Sign.WORKER, Sign.ENDED):
+        world.sign(name, sign, "Running job: build" if sign is Sign.ANNOUNCED else "")
+    step = world.exited(name)
+    assert world.runner(name).state is S.GONE
+    assert of(world.feed(listing).commands, cm.Register) == of(step.commands, cm.Register) == []
+    assert world.counter("ended_without_a_job_total|pool=small") == 0
+    assert world.count(cm.Register) == 1
+    world.completed(1, name)
+    assert world.count(cm.Register) == 1
+
+
+def test_an_ended_runner_that_cannot_be_read_ends_by_the_word_of_the_listing() -> None:
+    world, name, listing = ended_while_nobody_was_there()
+    world.feed(listing)
+    world.now += 60 * SECOND - 1
+    assert of(world.feed(listing).commands, cm.WatchRunner) == []
+    assert world.runner(name).state is S.STARTING
+    world.now += 1
+    world.feed(listing)
+    assert (world.runner(name).state, world.runner(name).exit_code) == (S.GONE, 0)
+    assert world.counter("ended_without_a_job_total|pool=small") == 1
+
+
+def test_an_end_that_an_earlier_life_was_shown_is_read_anew() -> None:
+    world, name, listing = ended_while_nobody_was_there()
+    world.feed(listing)
+    world.restart(down=10 * MINUTE)
+    assert len(of(world.feed(listing).commands, cm.WatchRunner)) == 1
+    assert world.runner(name).state is S.STARTING
+
+
 def test_registering_is_looked_up_and_never_posted_again() -> None:
     world, name = in_state(S.REGISTERING)
     step = world.restart(down=SECOND)
