@@ -1,0 +1,52 @@
+"""The dashboard's routes. They read with the role to read, and order with the role to operate."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ephemerd.ports.access import Role
+from ephemerd.web.access import access_of, require
+from ephemerd.web.dashboard.assets import asset_routes
+from ephemerd.web.dashboard.orders import OrderPages
+from ephemerd.web.dashboard.pages import Pages
+from ephemerd.web.dashboard.render import page, rendered
+from ephemerd.web.dashboard.sources import Sources, Viewer
+
+FEED = "/api/v1/events"
+
+
+def dashboard_routes(sources: Sources) -> list[Route]:
+    """Build the routes of all pages, orders and static files, for an app behind one of the doors of `access`."""
+    pages = Pages(sources, viewer_of, FEED)
+    orders = OrderPages(pages, sources, viewer_of)
+    read, operate = require(Role.READ), require(Role.OPERATE)
+
+    async def pill(_: Request) -> Response:
+        return page(rendered("_health.html", {"health": sources.queries.health()}))
+
+    return [
+        *asset_routes(),
+        Route("/", read(pages.now)),
+        Route("/pill", read(pill)),
+        Route("/timeline", read(pages.timeline)),
+        Route("/timeline.json", read(pages.timeline_data)),
+        Route("/runners/{id}", read(pages.runner)),
+        Route("/jobs", read(pages.jobs)),
+        Route("/jobs/{id:path}", read(pages.job)),
+        Route("/decisions", read(pages.decisions)),
+        Route("/forge", read(pages.forge)),
+        Route("/history", read(pages.history)),
+        Route("/find", read(pages.find)),
+        Route("/orders/{verb}", operate(orders.ask), methods=["GET"]),
+        Route("/orders/{verb}", operate(orders.give), methods=["POST"]),
+    ]
+
+
+def viewer_of(request: Request) -> Viewer:
+    """Return for whom a page is rendered, as the door before the app found out."""
+    access = access_of(request)
+    if access is None:
+        return Viewer()
+    return Viewer(access.who, access.role.covers(Role.OPERATE), access.csrf, access.via == "session")
