@@ -38,6 +38,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
     ),
     "Look": (
         Entry("status", "views:status", "Show health and what goes on.", "status --watch"),
+        Entry("top", "top:top", "Watch pools, queue and runners live.", "top --every 1"),
         Entry("pools", "views:pools", "List pools and waiting demand.", "pools --json"),
         Entry("hosts", "views:hosts", "List hosts and their slots.", "hosts"),
         Entry("runners", "views:runners", "List runners, newest first.", "runners --state running"),

@@ -70,31 +70,68 @@ def _facts(rows: Iterable[tuple[str, str]]) -> RichTable:
     return shown
 
 
-def table(found: Table, width: int, *, one_line: bool = False) -> RichTable:
-    """Return a table for so many columns. `one_line` cuts cells instead of wrapping them: for a view that has to
-    know its height."""
+def table(found: Table, width: int) -> RichTable:
+    """Return a table for so many columns."""
     keeps = _keeping(found, width)
     shown = RichTable(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for column, title in enumerate(found.titles):
-        keep = one_line or column in keeps
         shown.add_column(
             title,
             justify="right" if column in found.right else "left",
-            no_wrap=keep,
-            overflow="ellipsis" if keep else "fold",
+            no_wrap=column in keeps,
+            overflow="ellipsis" if column in keeps else "fold",
         )
     for row in found.rows:
         shown.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
     return shown
 
 
-def _keeping(found: Table, width: int) -> frozenset[int]:
-    """Return the columns that keep their line: all that are not to wrap, or, where these leave no room, the
-    numbers and whatever is short."""
-    widths = [
+def lines(found: Table, width: int) -> list[Text]:
+    """Return the title and each row as one line: cells that would wrap are cut, for a view that knows its height."""
+    widths = _cut(_widths(found), found.wraps, width)
+    title = [Text(cell, style="bold") for cell in found.titles]
+    body = [[Text(cell, style=STYLES.get(cell, "")) for cell in row] for row in found.rows]
+    return [_line(row, widths, found.right, width) for row in (title, *body)]
+
+
+def _line(row: list[Text], widths: list[int], right: frozenset[int], width: int) -> Text:
+    line = Text(no_wrap=True, overflow="ellipsis")
+    for column, cell in enumerate(row):
+        cell.truncate(widths[column], overflow="ellipsis")
+        line.append(" " * (widths[column] - cell.cell_len) if column in right else "")
+        line.append_text(cell)
+        line.append(" " * (widths[column] - cell.cell_len) if column not in right else "")
+        line.append(" " * GAP)
+    line.rstrip()
+    line.truncate(width, overflow="ellipsis")
+    return line
+
+
+def _widths(found: Table) -> list[int]:
+    return [
         max(cell_len(row[column]) for row in (found.titles, *found.rows))
         for column in range(len(found.titles))
     ]
+
+
+def _cut(widths: list[int], wraps: frozenset[int], width: int) -> list[int]:
+    """Take from the widest column that may be cut until the sum fits, then from any."""
+    found, least = list(widths), LEAST // 2
+    over = sum(found) + GAP * (len(found) - 1) - width
+    for columns in (wraps, frozenset(range(len(found)))):
+        while over > 0 and columns:
+            widest = max(columns, key=lambda column: found[column])
+            if found[widest] <= least:
+                break
+            found[widest] -= 1
+            over -= 1
+    return found
+
+
+def _keeping(found: Table, width: int) -> frozenset[int]:
+    """Return the columns that keep their line: all that are not to wrap, or, where these leave no room, the
+    numbers and whatever is short."""
+    widths = _widths(found)
     fixed = [column for column in range(len(widths)) if column not in found.wraps]
     wrapping = sum(min(widths[column], LEAST) for column in found.wraps)
     if sum(widths[column] for column in fixed) + wrapping + GAP * (len(widths) - 1) <= width:

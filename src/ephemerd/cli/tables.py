@@ -7,6 +7,13 @@ from typing import Any
 from ephemerd.cli.output import Facts, Page, Points, Table, clean, clock, or_dash, span
 
 Plain = dict[str, Any]
+STATE_ORDER = {
+    state: place
+    for place, state in enumerate(
+        ("stuck", "abandoned", "retiring", "finishing", "running", "assigned", "listening", "starting")
+    )
+}
+"""What wants attention first, then as runners live, from the end."""
 
 
 def counts(numbers: Plain) -> str:
@@ -19,12 +26,8 @@ def status_page(status: Plain) -> Page:
     """Return the page of `status`: health with its reasons, then the counts."""
     health = status["health"]
     points = Points([clean(reason) for reason in health["reasons"]])
-    state = "stopping" if status["stopping"] else "draining" if status["draining"] else "serving"
-    if not status["ready"]:
-        state = "starting"
-    cordoned = f", cordoned: {', '.join(map(clean, status['cordoned']))}" if status["cordoned"] else ""
     rows = [
-        ("daemon", f"ephemerd {clean(status['version'])}, pid {status['pid']}, {state}{cordoned}"),
+        ("daemon", f"ephemerd {clean(status['version'])}, pid {status['pid']}, {daemon_state(status)}"),
         ("up", f"{span(status['uptime_s'])} (since {clock(status['started'], day=True)})"),
         ("slots", f"{status['slots_held']} of {status['slots']} held{_difference(status)}"),
         ("runners", counts(status["runners"])),
@@ -33,11 +36,29 @@ def status_page(status: Plain) -> Page:
     ]
     if status["quarantined"]:
         rows.append(("quarantine", f"{status['quarantined']} events that could not be handled"))
+    if storage := status.get("storage"):
+        left = f", {_mib(storage['disk_free'])} free on its disk" if storage["disk_free"] is not None else ""
+        rows.append(("store", f"{_mib(storage['total'])}{left}"))
+    if status.get("needs_restart"):
+        rows.append(("restart", f"needed for {', '.join(map(clean, status['needs_restart']))}"))
     for scope, at in status["reconciled"].items():
         ago = span((status["now"] - at) / 1_000) + " ago" if at else "not yet"
         rows.append(("reconciled", f"{clean(scope)}: {ago}"))
     rows.extend(("rate limit", _rate(rate)) for rate in status["rates"])
     return Page([clean(health["status"]), points, Facts(rows)])
+
+
+def daemon_state(status: Plain) -> str:
+    """Return what the daemon is about, and what is cordoned."""
+    state = "stopping" if status["stopping"] else "draining" if status["draining"] else "serving"
+    if not status["ready"]:
+        state = "starting"
+    return f"{state}, cordoned: {', '.join(map(clean, status['cordoned']))}" if status["cordoned"] else state
+
+
+def _mib(size: int) -> str:
+    mib = size / 1024**2
+    return f"{mib / 1024:.1f} GiB" if mib >= 1024 else f"{mib:.0f} MiB"
 
 
 def _rate(rate: Plain) -> str:
@@ -60,7 +81,7 @@ def pools_page(pools: list[Plain]) -> Page:
             f"{pool['held']}/{pool['max_concurrent']}",
             str(pool["queued"]),
             counts(pool["runners"]) if pool["held"] else "-",
-            ", ".join(map(clean, pool["labels"])) + _pool_note(pool),
+            ", ".join(map(clean, pool["labels"])) + pool_note(pool),
         )
         for pool in pools
     ]
@@ -68,7 +89,8 @@ def pools_page(pools: list[Plain]) -> Page:
     return Page([Table(titles, rows, frozenset({2, 3}), frozenset({4, 5}), "no pools")])
 
 
-def _pool_note(pool: Plain) -> str:
+def pool_note(pool: Plain) -> str:
+    """Return what is special about a pool, in brackets after a blank; nothing mostly."""
     if not pool.get("configured", True):
         return " (removed, drains)"
     return f" ({_cordoned(pool)})" if pool["cordoned"] else ""
@@ -106,13 +128,18 @@ def runners_page(runners: list[Plain]) -> Page:
             clean(runner["pool"]),
             clean(runner["state"]),
             span(runner["since_s"]),
-            short_job(runner["job"]) or (f"for {short_job(runner['intent'])}" if runner["intent"] else "-"),
+            job_of(runner),
             runner_note(runner),
         )
         for runner in runners
     ]
     titles = ("RUNNER", "POOL", "STATE", "FOR", "JOB", "NOTE")
     return Page([Table(titles, rows, frozenset({3}), frozenset({4, 5}), "no runners")])
+
+
+def job_of(runner: Plain) -> str:
+    """Return the job that a runner has or had, else the one that it was made for."""
+    return short_job(runner["job"]) or (f"for {short_job(runner['intent'])}" if runner["intent"] else "-")
 
 
 def runner_note(runner: Plain) -> str:

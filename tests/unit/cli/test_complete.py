@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from ephemerd.cli import complete
+from ephemerd.cli.client import connect
 from ephemerd.cli.main import run
 
 
@@ -25,7 +26,7 @@ def completed(capsys, monkeypatch):
         assert ended.value.code == 0
         out, err = capsys.readouterr()
         assert err == ""
-        return out.split()
+        return str(out).split()
 
     return ask
 
@@ -63,13 +64,12 @@ def test_an_odd_answer_offers_nothing(completed, daemon):
 
 def test_a_request_gets_half_a_second(completed, daemon, monkeypatch):
     asked = []
-    original = complete.connect
 
-    def connect(*place):
-        asked.append(original(*place))
+    def connected(*place):
+        asked.append(connect(*place))
         return asked[-1]
 
-    monkeypatch.setattr(complete, "connect", connect)
+    monkeypatch.setattr(complete, "connect", connected)
     assert completed("ephemerd runners --pool ") == ["linux"]
     assert [client.deadline for client in asked] == [0.5]
 

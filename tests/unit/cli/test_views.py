@@ -11,7 +11,7 @@ from ephemerd.cli.output import Table, clock, plain, span
 from ephemerd.cli.views import JOB_STATUSES, STATES
 from ephemerd.domain.job import JobStatus
 from ephemerd.domain.runner import RunnerState
-from ephemerd.ports.views import HealthView, RateView
+from ephemerd.ports.views import HealthView, RateView, StorageView
 from tests.unit.cli import views
 
 
@@ -51,6 +51,9 @@ def test_status_says_whose_limit_it_is_and_when_the_reserve_is_reached(cli, daem
         ({"stopping": True}, "stopping"),
         ({"cordoned": ("pool linux",)}, "serving, cordoned: pool linux"),
         ({"slot_accounting_difference": 1}, "ACCOUNTING DIFFERENCE 1"),
+        ({"needs_restart": ("server.store",)}, "restart:    needed for server.store"),
+        ({"storage": StorageView(12 * 1024**2, 0, 3 * 1024**3, None)}, "12 MiB, 3.0 GiB free on its disk"),
+        ({"storage": StorageView(12 * 1024**2, 0, None, None)}, "store:      12 MiB\n"),
         ({"quarantined": 2}, "2 events that could not be handled"),
         ({"reconciled": {"github/repo:acme/app": 0}}, "github/repo:acme/app: not yet"),
         ({"health": HealthView("stuck", ("free a slot",))}, "stuck\n  - free a slot"),
