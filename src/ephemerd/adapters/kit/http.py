@@ -12,7 +12,8 @@ import ipaddress
 import logging
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -132,6 +133,27 @@ class HttpClient:
             return Answer(response.status_code, named, bytes(received))
         finally:
             await response.aclose()
+
+    @asynccontextmanager
+    async def opened(
+        self, url: str, *, headers: Mapping[str, str]
+    ) -> AsyncIterator[tuple[int, dict[str, str], AsyncIterator[bytes]]]:
+        """Get something too large for memory: yield status, headers and the bytes as they come, not decoded.
+
+        Raises `NoAnswer` alone, also while the bytes are read. Deadlines and bounds are the caller's.
+        """
+        try:
+            request = self._client.build_request("GET", url, headers=dict(headers))
+            response = await self._client.send(request, stream=True)
+            try:
+                named = {name.lower(): value for name, value in response.headers.items()}
+                yield response.status_code, named, response.aiter_raw()
+            finally:
+                await response.aclose()
+            return
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            failure = _failure(error)
+        raise failure  # outside the handler, as in `send`
 
     async def close(self) -> None:
         """Close all connections."""
