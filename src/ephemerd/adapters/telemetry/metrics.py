@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from ephemerd.adapters.telemetry.collector import SnapshotCollector
-from ephemerd.adapters.telemetry.meter import Known, PrometheusMeter
+from ephemerd.adapters.telemetry.meter import PREFIX, Known, PrometheusMeter
 from ephemerd.ports.views import Snapshot
 
 
@@ -27,3 +27,9 @@ class Metrics:
         """Return the exposition and its content type: OpenMetrics where it is accepted, else the old text."""
         encoder, content_type = choose_encoder(accept)
         return encoder(self._registry), content_type
+
+    def figures(self) -> Iterator[tuple[str, Mapping[str, str], float]]:
+        """Yield all samples as (name without the prefix, labels, value), as a scrape would see them now."""
+        for family in self._registry.collect():
+            for sample in family.samples:
+                yield sample.name.removeprefix(f"{PREFIX}_"), sample.labels, sample.value

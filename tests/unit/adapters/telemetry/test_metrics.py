@@ -246,3 +246,12 @@ def test_two_daemons_in_one_process_do_not_share():
     first.meter.observe("job_queue_wait_seconds", 1.0)
     assert value(first, "job_queue_wait_seconds_count") == 1
     assert value(second, "job_queue_wait_seconds_count") == 0
+
+
+def test_figures_are_the_samples_of_a_scrape(metrics):
+    metrics.meter.observe("forge_request_duration_seconds", 0.2, forge="github", endpoint="register")
+    figures = list(metrics.figures())
+    labels = {"forge": "github", "endpoint": "register", "le": "0.25"}
+    assert ("forge_request_duration_seconds_bucket", labels, 1.0) in figures
+    assert ("draining", {}, 1.0) in figures
+    assert not any(name.startswith("ephemerd") for name, _, _ in figures)

@@ -45,14 +45,14 @@ def test_every_word_of_the_domain_has_a_shape_and_a_tone():
 
 
 def test_states_that_share_a_tone_differ_in_shape():
-    seen = {}
+    seen: dict[tuple[str, str], str] = {}
     for state in RunnerState:
         tag = words.tag(state.value)
         assert seen.setdefault((tag.tone, tag.shape), tag.word) == tag.word
 
 
 def test_every_shape_is_drawn():
-    source = environment().loader.get_source(environment(), "_shapes.svg")[0]
+    source = environment().get_template("_shapes.svg").render()
     drawn = {one.attributes["id"] for one in read(source).all("symbol")}
     marks = {shape for _, shape, _, _ in pages.MARKS}
     assert {f"s-{shape}" for shape in set(words.SHAPES.values()) | marks | {"lock"}} <= drawn

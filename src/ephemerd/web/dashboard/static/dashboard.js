@@ -3,7 +3,7 @@
 "use strict";
 (() => {
   const LEAST_PAUSE = 300; // ms between two updates, so that a burst is one
-  const AT_LATEST = 10000; // ms after which a visible page is read anew although nothing was told
+  const AT_LATEST = 5000; // ms after which a visible page is read anew although nothing was told
   const LONGEST_RETRY = 15000;
   const body = document.body;
   const $ = (id) => document.getElementById(id);
