@@ -146,7 +146,7 @@ class Timeline:
 
     def begin(self) -> None:
         """Watch the commits; call it before the daemon runs."""
-        self._daemon.watch(self._take)
+        self._daemon.watch(self.take)
 
     async def view(self, after: int = 0, life: str = "") -> TimelineView:
         """Return the lanes changed after that revision; all where the revision is of another life."""
@@ -158,7 +158,8 @@ class Timeline:
         lanes.sort(key=lambda lane: -lane.order)
         return TimelineView(mine, self._daemon.ports.clock.now(), self._revision, tuple(lanes))
 
-    def _take(self, handled: Handled) -> None:
+    def take(self, handled: Handled) -> None:
+        """Follow one commit."""
         if isinstance(handled.item.event, Booted):
             for row in self._daemon.core.state.runners.values():
                 self._follow(row)
