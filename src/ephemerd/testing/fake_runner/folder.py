@@ -29,10 +29,11 @@ main()
 """
 
 
-def write_folder(folder: Path, interpreter: str | None = None) -> Path:
+def write_folder(folder: Path, interpreter: str | None = None, *, version: str = "") -> Path:
     """Write the fake runner into ``folder`` (made if missing, files of an earlier one replaced); return it.
 
-    ``interpreter`` defaults to the running one, with links resolved so that no virtual environment is needed.
+    ``interpreter`` defaults to the running one, with links resolved so that no virtual environment is needed;
+    ``version`` is what it says it is, if not its usual one.
     """
     python = interpreter or os.path.realpath(sys.executable)
     program = folder / "bin" / PACKAGE
@@ -42,6 +43,8 @@ def write_folder(folder: Path, interpreter: str | None = None) -> Path:
     for item in resources.files("ephemerd.testing.fake_runner.program").iterdir():
         if item.name.endswith(".py"):
             _install(program / item.name, item.read_text("utf-8"))
+    if version:
+        _install(program / "version.py", f"VERSION = {version!r}\n")
     for name, module in (("Runner.Listener", "listener"), ("Runner.Worker", "worker")):
         script = folder / "bin" / name
         script.unlink(missing_ok=True)

@@ -29,6 +29,11 @@ POST /_admin/apps                            ``permissions`` (name to level), ``
 POST /_admin/apps/revoke                     end every token of every installation
 POST /_admin/faults                          ``fault``, for ``runner`` (a name) or for the next one registered
 POST /_admin/spare                           ``spare``: let the weather break no runner registered from now on
+POST /_admin/applications                    ``publish``: a version that is listed from now on; ``refuse_below``: older
+                                             ones may not work any more ("" takes it back); ``checksum`` right, wrong
+                                             or none; ``cut``, ``status``, ``seconds``, ``token``: how archives are
+                                             served; ``systems``, ``deprecations``: what is known
+                                             -> ``{"listed": version, "served": n}``
 POST /_admin/outage                          ``kind`` (or null to end it), ``seconds``
 GET  /_admin/truth?since=SEQ&kinds=a,b       JSON lines
 GET  /_admin/outcomes                        counts, see outcomes.py
@@ -101,6 +106,7 @@ class Admin:
             "/faults": self.fault,
             "/spare": self.spare,
             "/outage": self.outage,
+            "/applications": self.applications,
         }
         gets: dict[str, Handler] = {"/outcomes": self.outcomes, "/state": self.state, "/wait": self.wait}
         return [
@@ -108,6 +114,14 @@ class Admin:
             *(Route("/_admin" + path, _endpoint(call), methods=["GET"]) for path, call in gets.items()),
             Route("/_admin/truth", self.truth, methods=["GET"]),
         ]
+
+    async def applications(self, request: Request, body: Json) -> Json:
+        """Publish and refuse versions of the runner application, or serve them badly."""
+        found = self.world.applications
+        found.change(body)
+        if body.get("publish") or body.get("refuse_below"):
+            self.world.truth.add("applications", listed=found.listed, refused_below=found.refused_below)
+        return {"listed": found.listed, "served": found.served}
 
     # Jobs
 

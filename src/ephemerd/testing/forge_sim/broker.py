@@ -6,7 +6,8 @@ here, before an answer, so that the fake runner needs to know none of them:
 
 ==================================  ===================================================================
 POST   /_broker/session             answered after ``boot``
-GET    /_broker/message             long poll; 204 after a while, 404 RunnerNotFound for the deregistered
+GET    /_broker/message             long poll; 204 after a while, 404 RunnerNotFound for the deregistered, 400
+                                    RunnerVersionTooOld for a version that is refused
 POST   /_broker/acknowledge         answered after ``acknowledge``
 POST   /_run/acquirejob             answered after ``acquire``; from then on the job is the runner's
 POST   /_run/renewjob               the first one is answered after ``spawn``: no worker before it succeeded
@@ -164,6 +165,9 @@ class Broker:
         """Wait for a message; with ``status=Online`` the runner may be given a job."""
         if runner.session is None or request.query_params.get("session") != runner.session:
             raise Refused(410, "RunnerSessionInvalid")
+        if self.world.applications.refuses(runner.version or RUNNER_VERSION):
+            self.world.truth.add("version_refused", runner=runner.name, version=runner.version)
+            raise Refused(400, "RunnerVersionTooOld")
         loop = asyncio.get_running_loop()
         runner.polling, runner.last_poll_mono = True, loop.time()
         self.world.on_change()

@@ -28,6 +28,7 @@ from starlette.routing import Route
 
 from ephemerd.testing.fake_runner.folder import write_folder
 from ephemerd.testing.forge_sim import (
+    rest_applications,
     rest_apps,
     rest_deliveries,
     rest_groups,
@@ -197,10 +198,16 @@ def _rest(site: Site) -> list[Route]:
     companies = [
         one
         for scope in ("/orgs/{org}", "/enterprises/{enterprise}")
-        for one in (*rest_runners.routes(site, scope), *rest_groups.routes(site, scope))
+        for one in (
+            *rest_runners.routes(site, scope),
+            *rest_groups.routes(site, scope),
+            *rest_applications.routes(site, scope),
+        )
     ]
     return [
         *rest_runners.routes(site, "/repos/{owner}/{repo}"),
+        *rest_applications.routes(site, "/repos/{owner}/{repo}"),
+        *rest_applications.files(site),
         *companies,
         *rest_apps.routes(site),
         *rest_jobs.routes(site),

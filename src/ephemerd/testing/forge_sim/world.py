@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ephemerd.testing.forge_sim.applications import Applications
 from ephemerd.testing.forge_sim.companies import Company
 from ephemerd.testing.forge_sim.model import (
     Fault,
@@ -68,6 +69,7 @@ class World:
         self.companies: dict[tuple[str, str], Company] = {}
         self.jobs: dict[int, Job] = {}
         self.runners: dict[int, Runner] = {}
+        self.applications = Applications()
         self.faults_for_next: list[tuple[Fault, str]] = []
         self.sparing = False
         self.closing = asyncio.Event()

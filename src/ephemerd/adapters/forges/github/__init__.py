@@ -13,6 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ephemerd.ports.applications import Catalogue
 from ephemerd.ports.errors import Denied
 from ephemerd.ports.forge import Forge
 from ephemerd.ports.hooks import HookAdmin
@@ -90,6 +91,15 @@ def make_hook_admin(forge: Forge) -> HookAdmin:
 
     assert isinstance(forge, GitHubForge), "made by make_forge"
     return GitHubHooks(forge.connection)
+
+
+def make_catalogue(forge: Forge) -> Catalogue:
+    """Make what asks for runner applications at a GitHub that `make_forge` made, over its connection."""
+    from ephemerd.adapters.forges.github.client import GitHubForge
+    from ephemerd.adapters.forges.github.downloads import GitHubDownloads
+
+    assert isinstance(forge, GitHubForge), "made by make_forge"
+    return GitHubDownloads(forge.connection)
 
 
 def make_webhooks(name: str, *, secret: str | bytes) -> Webhooks:

@@ -15,9 +15,9 @@ import sys
 import time
 from typing import Any
 
+from .version import VERSION
 from .wire import Exchange, Files, Link, LinkError, Signals, Stopped, main_of, say, show_name
 
-VERSION = "2.336.0"
 CREDENTIALS = (".credentials", ".credentials_rsaparams", ".runner")
 RESULTS = {100: "Succeeded", 101: "SucceededWithIssues", 102: "Failed", 103: "Canceled", 104: "Skipped"}
 CONFLICT_TRIES = 8
@@ -197,6 +197,13 @@ class Listener:
                 say("The runner no longer exists on the server. Cleaning up local configuration.", 2)
                 self.remove_files()
                 raise Leave(0)
+            elif status == 400 and message.get("error") == "RunnerVersionTooOld":
+                say(
+                    f"An error occurred: Runner version v{VERSION} is deprecated and cannot receive messages.",
+                    2,
+                )
+                told = os.environ.get("ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE") == "1"
+                raise Leave(7 if told else 1)
             elif status in (401, 403):
                 raise Leave(1)
             else:
