@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Any
+from typing import Any, get_args
 
 from ephemerd.app.daemon import Daemon
 from ephemerd.app.writer import Handled
@@ -40,6 +40,8 @@ FROM_THE_FIRST = -1
 """Where one begins who subscribed before anything was committed in this process."""
 
 MANY, RESET, HEARTBEAT = "many", "reset", "heartbeat"
+KINDS = tuple(sorted(kind.__name__ for kind in get_args(Event)))
+"""What else an event may be of: the kinds of the journal."""
 
 
 class TooMany(Exception):

@@ -16,7 +16,7 @@ from ephemerd.ports.errors import Gone, PortError
 from ephemerd.ports.runtime import KeepsLogs
 from ephemerd.ports.views import LogFileView, LogPieceView, LogsView
 
-MOST = 256 * 1024
+LEAST, MOST = 1024, 256 * 1024
 """Bytes of a piece."""
 LIMIT = 10.0
 """Seconds that reading a piece may take."""
@@ -46,7 +46,7 @@ class Logs:
 
     async def read(self, runner: str, name: str, start: int, most: int = MOST) -> LogPieceView:
         """Read whole lines of a log from byte `start` on. Raises `NoLogs`."""
-        most = max(1024, min(most, MOST))
+        most = max(LEAST, min(most, MOST))
         ended = self._ended(runner)
         before = 1 if start > 0 else 0  # the byte before tells whether a line begins here
         raw = await self._first(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from ephemerd.app import render
 from ephemerd.app.daemon import HEARTBEAT, Daemon
@@ -23,6 +24,7 @@ from ephemerd.domain.job import ENDED_STATUSES, Job, JobStatus
 from ephemerd.domain.pool import SECOND, Pool
 from ephemerd.domain.runner import HOLDS_SLOT, Runner, RunnerState
 from ephemerd.ports.views import (
+    DecisionView,
     HealthView,
     HostView,
     JobView,
@@ -40,6 +42,8 @@ from ephemerd.ports.views import (
 )
 
 MOST = 1000
+LOOKED_AT_ONCE, LOOKED_THROUGH = 1000, 10_000
+"""Decisions that are read for a page where the store has no index of what is wanted: at a time, in all."""
 EXHAUSTED_FOR = 60 * SECOND
 """ms for which health speaks of a lack of file descriptors after it was seen last."""
 LITTLE = 200 * 1024**2
@@ -47,6 +51,12 @@ LITTLE = 200 * 1024**2
 SILENT_AFTER = round(4 * HEARTBEAT * SECOND)
 """ms without a turn of the loop after which it counts as stuck: a commit may well take seconds."""
 SEVERITY = ("ok", "degraded", "stuck")
+
+Named = TypeVar("Named", PoolView, HostView)
+
+
+class BadCursor(ValueError):
+    """A list does not know where to go on; the message says so."""
 
 
 class Queries:
@@ -221,7 +231,17 @@ class Queries:
             cordoned_s=self._ago(since),
         )
 
-    def runners(self, *, after: str = "", limit: int = 100, pool: str = "", state: str = "") -> Page:
+    def pool_page(self, *, after: str = "", limit: int = 100) -> Page[PoolView]:
+        """`pools`, paged by name. Raises `BadCursor`."""
+        return _by_name(self.pools(), after, limit)
+
+    def host_page(self, *, after: str = "", limit: int = 100) -> Page[HostView]:
+        """`hosts`, paged by name. Raises `BadCursor`."""
+        return _by_name(self.hosts(), after, limit)
+
+    def runners(
+        self, *, after: str = "", limit: int = 100, pool: str = "", host: str = "", state: str = ""
+    ) -> Page[RunnerView]:
         """Runners, newest first; `after` is a runner's creation number."""
         before = int(after) if after else None
         rows = (
@@ -231,27 +251,33 @@ class Queries:
             and (not pool or row.pool == pool)
             and (not state or row.state.value == state)
         )
+            and (not host or row.host == host)
         limit = clamp(limit)
-        newest = heapq.nlargest(limit, rows, key=_order)
-        return Page(tuple(self._runner(row) for row in newest), _next(newest, limit))
+        newest = heapq.nlargest(limit + 1, rows, key=_order)
+        return Page(tuple(self._runner(row) for row in newest[:limit]), _next(newest, limit))
 
     def runner(self, name: str) -> RunnerView | None:
         """One runner that the state still knows."""
         row = self._daemon.core.state.runners.get(RunnerId(name))
         return self._runner(row) if row is not None else None
 
-    def jobs(self, *, after: str = "", limit: int = 100, status: str = "") -> Page:
-        """Jobs, newest first; `status` may also be `active` (not ended). `after` is an arrival number.
-        Reads all that are kept, up to 200,000."""
+    def jobs(
+        self, *, after: str = "", limit: int = 100, status: str = "", repository: str = ""
+    ) -> Page[JobView]:
+        """Jobs, newest first; `status` may also be `active` (not ended). `after` is an arrival number, names of
+        repositories compare without case. Reads all that are kept, up to 200,000."""
         before = int(after) if after else None
         rows = (
             row
+        wanted = repository.lower()
             for row in self._daemon.core.state.jobs.values()
-            if (before is None or row.order < before) and _has_status(row, status)
+            if (before is None or row.order < before)
+            and _has_status(row, status)
+            and (not wanted or row.key.repository.lower() == wanted)
         )
         limit = clamp(limit)
-        newest = heapq.nlargest(limit, rows, key=_order)
-        return Page(tuple(self._job(row) for row in newest), _next(newest, limit))
+        newest = heapq.nlargest(limit + 1, rows, key=_order)
+        return Page(tuple(self._job(row) for row in newest[:limit]), _next(newest, limit))
 
     def job(self, text: str) -> JobView | None:
         """One job by its id `forge/owner/repo/number`."""
@@ -260,36 +286,62 @@ class Queries:
         return self._job(row) if row is not None else None
 
     async def decisions(
-        self, *, after: int = 0, limit: int = 100, runner: str = "", outcome: str = "", newest: bool = False
-    ) -> Page:
-        """Decisions in the order of their ids, newest first where asked."""
-        limit = clamp(limit)
-        plain = await self._daemon.ports.store.decisions(
-            after=after, limit=limit, runner=runner, outcome=outcome, newest=newest
-        )
-        views = tuple(render.decision(codec.decode_decision(one)) for one in plain)
-        return Page(views, str(views[-1].id) if len(views) == limit else None)
+        self,
+        *,
+        after: int = 0,
+        limit: int = 100,
+        runner: str = "",
+        outcome: str = "",
+        newest: bool = False,
+        only: Mapping[str, str] | None = None,
+    ) -> Page[DecisionView]:
+        """Decisions in the order of their ids, newest first where asked.
 
-    async def journal(self, *, subject: str = "", after: int = 0, limit: int = 100) -> Page:
+        `only` names fields of a decision and what they must be, "" anything. The store has no index of these, so
+        that a page looks through `LOOKED_THROUGH` decisions at most: it may be short while there is a next one.
+        """
+        limit, wanted = clamp(limit), {name: value for name, value in (only or {}).items() if value}
+        ask = self._daemon.ports.store.decisions
+        found: list[DecisionView] = []
+        looked = 0
+        while True:
+            size = LOOKED_AT_ONCE if wanted else limit + 1
+            plain = await ask(after=after, limit=size, runner=runner, outcome=outcome, newest=newest)
+            for view in (render.decision(codec.decode_decision(one)) for one in plain):
+                if any(getattr(view, name) != value for name, value in wanted.items()):
+                    after = view.id
+                elif len(found) == limit:
+                    return Page(tuple(found), str(found[-1].id))
+                else:
+                    found.append(view)
+                    after = view.id
+            looked += len(plain)
+            if len(plain) < size or not after:
+                return Page(tuple(found))
+            if looked >= LOOKED_THROUGH:
+                return Page(tuple(found), str(after))
+
+    async def journal(self, *, subject: str = "", after: int = 0, limit: int = 100) -> Page[JournalView]:
         """Journal records in their order, those that concern a runner or job where one is named."""
         limit = clamp(limit)
-        entries = await self._daemon.ports.store.journal(subject=subject, after=after, limit=limit)
-        views: tuple[JournalView, ...] = tuple(render.journal(entry) for entry in entries)
-        return Page(views, str(views[-1].seq) if len(views) == limit else None)
+        entries = await self._daemon.ports.store.journal(subject=subject, after=after, limit=limit + 1)
+        views = tuple(render.journal(entry) for entry in entries[:limit])
+        return Page(views, str(views[-1].seq) if len(entries) > limit else None)
 
     async def segment(self, number: int | None = None) -> SegmentView | None:
         """A journal segment's beginning, the newest one's without a number; None where there is none."""
         found = await self._daemon.ports.store.segment(number)
         return render.segment(found) if found is not None else None
 
-    async def quarantine(self, *, after: int = 0, limit: int = 100) -> Page:
+    async def quarantine(self, *, after: int = 0, limit: int = 100) -> Page[QuarantineView]:
         """What could not be handled, oldest first, by its number."""
         limit = clamp(limit)
-        found = await self._daemon.ports.store.set_aside(after=after, limit=limit)
+        found = await self._daemon.ports.store.set_aside(after=after, limit=limit + 1)
         items = tuple(
-            QuarantineView(one.seq, one.at, one.forge, one.delivery, one.size, one.error) for one in found
+            QuarantineView(one.seq, one.at, one.forge, one.delivery, one.size, one.error)
+            for one in found[:limit]
         )
-        return Page(items, str(items[-1].seq) if len(items) == limit else None)
+        return Page(items, str(items[-1].seq) if len(found) > limit else None)
 
     async def story(self, subject: str) -> StoryView | None:
         """The whole story of a runner or job; None where nothing is known of it."""
@@ -370,7 +422,17 @@ def _order(row: Runner | Job) -> int:
 
 
 def _next(rows: list[Runner] | list[Job], limit: int) -> str | None:
-    return str(rows[-1].order) if len(rows) == limit else None
+    """Return where to go on after the first `limit` of the rows; one row more says that there is more."""
+    return str(rows[limit - 1].order) if len(rows) > limit else None
+
+
+def _by_name(views: tuple[Named, ...], after: str, limit: int) -> Page[Named]:
+    limit, names = clamp(limit), [view.name for view in views]
+    if after and after not in names:
+        raise BadCursor(f"after is no name of this list any more: {after[:63]!r}; begin without one")
+    start = names.index(after) + 1 if after else 0
+    page = views[start : start + limit]
+    return Page(page, page[-1].name if start + limit < len(views) else None)
 
 
 def _has_status(row: Job, status: str) -> bool:

@@ -89,15 +89,23 @@ class Sessions:
         session = self._sessions.get(key)
         if session is None:
             return None
-        if now - session.seen >= IDLE or now - session.began >= LIFE or not self._good(session.token):
+        if not self._alive(session, now):
             del self._sessions[key]
             return None
         session.seen = now
         return session
 
+    def holds(self, secret: str) -> bool:
+        """Whether a session is still good; it does not count as used by that."""
+        session, now = self._sessions.get(digest(secret)), self._now()
+        return session is not None and self._alive(session, now)
+
     def leave(self, secret: str) -> None:
         """End a session."""
         self._sessions.pop(digest(secret), None)
+
+    def _alive(self, session: Session, now: int) -> bool:
+        return now - session.seen < IDLE and now - session.began < LIFE and self._good(session.token)
 
     def _good(self, token: str) -> bool:
         return not token or self._holds(token)

@@ -8,7 +8,9 @@ durations in seconds at the moment of reading. A job's id is `forge/owner/repo/n
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,13 @@ class HealthView:
 
     status: str
     reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyView:
+    """Whether deliveries are taken and stored."""
+
+    ready: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,11 +240,23 @@ class StoryView:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class Page(Generic[T]):
     """One page of a list: give `next` as `after` to read on; None at the end."""
 
-    items: tuple[Any, ...]
+    items: tuple[T, ...]
     next: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemView:
+    """A refusal (RFC 9457): `title` is the status in words, `detail` a sentence; `near` is what was perhaps meant,
+    there where something was not found."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    near: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import parse_qsl, urlsplit
@@ -57,6 +58,7 @@ class Access:
     local   over the unix socket: the only way to make and revoke tokens
     via     `socket`, `loopback`, `token` or `session`
     token   name of the token, also of the one that a session came from; "" for none
+    good    whether it still is so: for answers that go on for long
     """
 
     role: Role
@@ -65,6 +67,7 @@ class Access:
     via: str
     local: bool = False
     token: str = ""
+    good: Callable[[], bool] = field(default=lambda: True, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +188,16 @@ class WithTokens:
             record = self._keys.tokens.find(token.strip())
             if record is None:
                 return self._wrong(scope, "the token is not known, was revoked or is over; make a new one")
-            return Access(record.role, record.name, "", "token", token=record.name)
+            good = partial(self._keys.tokens.holds, record.name)
+            return Access(record.role, record.name, "", "token", token=record.name, good=good)
         secret = cookie(headers, self._keys.cookie)
         if not secret:
             return ask_for_login(scope, headers)
         session = self._keys.sessions.find(secret)
         if session is None:
             return self._wrong(scope, "the login is over; get a new link: ephemerd token login", headers)
-        return Access(session.role, session.who, session.csrf, "session", token=session.token)
+        good = partial(self._keys.sessions.holds, secret)
+        return Access(session.role, session.who, session.csrf, "session", token=session.token, good=good)
 
     def _wrong(self, scope: Scope, detail: str, headers: Headers | None = None) -> Response:
         """Answer to credentials that are wrong: 401, or 429 after some of them."""

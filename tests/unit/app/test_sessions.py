@@ -65,9 +65,7 @@ def test_the_oldest_links_and_sessions_go(case):
     for _ in range(MOST_CODES):
         case.sessions.invite(Role.READ, "ann")
     assert case.sessions.enter(first) is None
-    old = case.log_in()
-    for _ in range(MOST_SESSIONS):
-        last = case.log_in()
+    old, *_, last = (case.log_in() for _ in range(MOST_SESSIONS + 1))
     assert case.sessions.find(old) is None
     assert case.sessions.find(last) is not None
 
@@ -79,10 +77,13 @@ def test_a_session_ends_when_nobody_uses_it_and_in_any_case(case):
     case.now += IDLE
     assert case.sessions.find(secret) is None
     secret, began = case.log_in(), case.now
+    assert case.sessions.holds(secret)
+    assert not case.sessions.holds("another")
     while case.now - began < LIFE - IDLE:
         case.now += IDLE - 1
         assert case.sessions.find(secret) is not None
     case.now = began + LIFE
+    assert not case.sessions.holds(secret)
     assert case.sessions.find(secret) is None
 
 

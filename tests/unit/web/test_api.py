@@ -13,6 +13,7 @@ from ephemerd.app.operator import Operator
 from ephemerd.app.queries import Queries
 from ephemerd.domain.runner import RunnerState
 from ephemerd.domain.verdict import Sign
+from ephemerd.web.access import OnSocket
 from ephemerd.web.api import api_app, metrics_app
 from ephemerd.web.local import LocalOnly, names_this_machine
 from tests.unit.app.fakes import T0, idle_report, until
@@ -29,9 +30,9 @@ class Desk:
         self.metrics.show(queries.snapshot)
         operator = Operator(house.daemon, kill_wait=1.0)
         app = api_app(queries, operator, self.metrics.text, orders=orders)
-        self.app = app
+        self.app = LocalOnly(app) if local else OnSocket(app)
         self.client = httpx2.AsyncClient(
-            transport=httpx2.ASGITransport(app=LocalOnly(app) if local else app),
+            transport=httpx2.ASGITransport(app=self.app),
             base_url="http://localhost",
             timeout=10,
         )
@@ -208,8 +209,9 @@ async def test_an_unknown_pool_comes_with_what_is_near(desk):
 
 
 async def test_an_order_that_cannot_be_stored_is_503(desk, house):
-    house.store.fail = 1
+    house.store.fail = 10**6
     assert (await desk.post("sweep")).status_code == 503
+    house.store.fail = 0
 
 
 async def test_a_kill_of_a_busy_runner_is_409_with_the_decision(desk, house):

@@ -16,6 +16,7 @@ from ephemerd.app.reload import Prepared, Reloader
 from ephemerd.ports.errors import Gone
 from ephemerd.ports.runtime import LogFile
 from ephemerd.ports.views import ChangeView, FindingView
+from ephemerd.web.access import OnSocket
 from ephemerd.web.api import api_app
 from tests.unit.app import fakes
 from tests.unit.app.test_daemon import House
@@ -50,7 +51,7 @@ class Desk:
             reloader=Reloader(house.daemon, lambda: self.prepared) if whole else None,
             logs=Logs(house.daemon, redacted) if whole else None,
         )
-        transport = httpx2.ASGITransport(app=app)
+        transport = httpx2.ASGITransport(app=OnSocket(app))
         self.client = httpx2.AsyncClient(transport=transport, base_url="http://localhost/api/v1/", timeout=10)
 
 
@@ -84,8 +85,9 @@ async def test_a_reload_that_is_refused(desk):
 
 
 async def test_a_reload_that_cannot_be_stored(desk, house):
-    house.store.fail = 1
+    house.store.fail = 10**6
     answer = await desk.client.post("reload", json={})
+    house.store.fail = 0
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
 
 
