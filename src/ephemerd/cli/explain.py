@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import shutil
 import sys
-import textwrap
+import time
 from typing import Annotated, Any
 
 import typer
 
-from ephemerd.cli import complete, output, tables
+from ephemerd.cli import complete, output
 from ephemerd.cli.client import Client, NotKnown, connect
+from ephemerd.cli.narrative import DECISION, Teller, narrate
 from ephemerd.cli.options import Json, Socket, Url
-from ephemerd.cli.output import clean, clock, span
 from ephemerd.cli.subjects import find_story
 
 Plain = dict[str, Any]
-DECISION = "Decision"
-TIME_WIDTH = 14  # "HH:MM:SS.mmm" and two blanks
 
 
 def explain(
@@ -29,18 +27,43 @@ def explain(
             autocompletion=complete.subjects,
         ),
     ],
+    full: Annotated[
+        bool, typer.Option("--full", help="Every event, also those that repeat, and whole ids.")
+    ] = False,
     as_json: Json = False,
     socket: Socket = None,
     url: Url = None,
 ) -> None:
-    """Tell what happened to a runner or job: each event, decision and its evidence, in order."""
+    """Tell what happened to a runner or job: first the answer, then each event and decision with its evidence.
+
+    Times are those of this machine, and since the beginning of the story.
+    """
     client = connect(socket, url)
     story = with_runner(client, find_story(client, subject))
     if as_json:
         output.emit_json(story)
         return
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    print("\n".join(told(story, width)))
+    terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if terminal else 0
+    told = narrate(story, decisions(client, story), Teller(width, full, _now(story)))
+    if not terminal:
+        print("\n".join(line.text for line in told))
+        return
+    from ephemerd.cli import screen
+
+    screen.print_lines((line.text, line.style) for line in told)
+
+
+def decisions(client: Client, story: Plain) -> list[Plain]:
+    """Return the gate's decisions about the runner that the story is about, or about the job's."""
+    ids = {line["subject"] for line in story["lines"] if line["kind"] == DECISION}
+    return [one for runner in sorted(ids) for one in client.items("decisions", runner=runner)]
+
+
+def _now(story: Plain) -> int:
+    """Return the daemon's clock, as its rows tell it, else this machine's."""
+    row = story["runner"] or story["job"]
+    return round(row["since"] + row["since_s"] * 1_000 if row else time.time() * 1_000)
 
 
 def with_runner(client: Client, story: Plain) -> Plain:
@@ -70,63 +93,3 @@ def with_runner(client: Client, story: Plain) -> Plain:
 def _moment(line: Plain) -> tuple[int, bool, int]:
     """In the order of time; a decision after the events of its millisecond, which caused it."""
     return line["at"], line["kind"] == DECISION, line["seq"]
-
-
-def told(story: Plain, width: int = 0) -> list[str]:
-    """Return the story as lines; wrapped to `width` columns, not at all for 0."""
-    lines = [f"{clean(story['kind'])} {clean(story['subject'])}", *_present(story), ""]
-    day = ""
-    for line in story["lines"]:
-        today = clock(line["at"], day=True)[:10]
-        if today != day:
-            lines.append(today)
-            day = today
-        lines += _line(line, story["subject"], width)
-    if not story["lines"]:
-        lines.append("(its events are no longer in the journal)")
-    return lines
-
-
-def _line(line: Plain, subject: str, width: int) -> list[str]:
-    text = clean(line["text"])
-    if line["subject"] and line["subject"] != subject:
-        text = f"[{clean(line['subject'])}] {text}"
-    if line["kind"] == DECISION:
-        text = f"=> {text}"
-    lead = clock(line["at"], fine=True).ljust(TIME_WIDTH)
-    shown = _wrap(lead, text, width)
-    for evidence in line["evidence"]:
-        shown += _wrap(" " * TIME_WIDTH + "   ", f"- {clean(evidence)}", width)
-    return shown
-
-
-def _wrap(lead: str, text: str, width: int) -> list[str]:
-    if width < 2 * TIME_WIDTH:
-        return [lead + text]
-    later = " " * (len(lead) + (2 if text.startswith("- ") else 3 if text.startswith("=> ") else 0))
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=lead,
-        subsequent_indent=later,
-        break_long_words=False,
-        break_on_hyphens=False,
-    ) or [lead]
-
-
-def _present(story: Plain) -> list[str]:
-    """What it is now, in a line or two."""
-    if runner := story["runner"]:
-        job = f", job {clean(runner['job'])}" if runner["job"] else ""
-        intent = f", made for {clean(runner['intent'])}" if runner["intent"] else ""
-        return [
-            f"now {clean(runner['state'])} for {span(runner['since_s'])}, pool {clean(runner['pool'])}{job}{intent}",
-            *([f"note: {note}"] if (note := tables.runner_note(runner)) != "-" else []),
-        ]
-    if job := story["job"]:
-        state = f"{job['status']} ({job['conclusion']})" if job["conclusion"] else job["status"]
-        where = f", on {job['runner']}" if job["runner"] else ""
-        why = [f"not running yet: {clean(job['why'])}"] if job["why"] else []
-        asks = ", ".join(job["labels"]) or "no label"
-        return [clean(f"now {state} for {span(job['since_s'])}, asks for {asks}{where}"), *why]
-    return ["no longer in the daemon's lists; this is from the journal"]

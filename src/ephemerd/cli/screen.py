@@ -46,6 +46,13 @@ def show(page: Page) -> None:
     terminal.print(render(page, terminal.width))
 
 
+def print_lines(found: Iterable[tuple[str, str]]) -> None:
+    """Print lines that fit already, each with its style, to stdout."""
+    terminal = console()
+    for text, style in found:
+        terminal.print(Text(text, style=style), soft_wrap=True)
+
+
 def render(page: Page, width: int) -> Group:
     """Return a page for so many columns."""
     return Group(*(_part(part, width) for part in page.parts))

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from ephemerd.cli.explain import told
+from ephemerd.cli.narrative import Teller, narrate
 from ephemerd.cli.output import clock
 from ephemerd.cli.subjects import unique
+from ephemerd.ports.views import EvidenceView
 from tests.unit.cli import views
 
 RUNNER = "eph-k3v9-x7-7"
 JOB = "github/acme/app/42"
+FOUND = "a look inside found it at work (busy, by probe): a worker runs."
+EVIDENCE = (EvidenceView("busy", "probe", views.NOW - 5_500, "Runner.Worker, pid 12"),)
 LINES = [
     views.line(0, "Registered", "registered at the forge, registration 7", RUNNER),
     views.line(1_500, "JobReported", "a delivery said that the job is queued", JOB),
-    views.line(
-        2_500,
-        "Decision",
-        "nominated as surplus (nomination 1): vetoed, so it stays (busy, by probe)",
-        RUNNER,
-        "then, probe said busy: Runner.Worker, pid 12",
-        "its age for this verdict was 5 s, the bound 6 h 30 min",
-    ),
+    {
+        **views.line(
+            2_500,
+            "Decision",
+            "nominated as surplus (nomination 1): vetoed, so it stays (busy, by probe)",
+            RUNNER,
+            "then, probe said busy: Runner.Worker, pid 12",
+            "its age for this verdict was 5 s, the bound 6 h 30 min",
+        ),
+        "seq": 2,
+    },
 ]
 
 
@@ -30,40 +36,56 @@ def stories(daemon):
     daemon.story(RUNNER, LINES, runner=views.runner(7, job=JOB, vetoes=1))
     daemon.story("eph-k3v9-x7-70", [])
     daemon.story(JOB, LINES[1:2], job=views.job(42))
+    daemon.lists("decisions", [views.decision(2, at=views.NOW + 2_500, evidence=EVIDENCE)])
     return daemon
 
 
 def test_the_story_of_a_runner(cli, stories):
     done = cli("explain", RUNNER)
     assert done.code == 0
+    began = clock(views.NOW, day=True)
     assert done.out.splitlines() == [
-        f"runner {RUNNER}",
-        "now listening for 5s, pool linux, job github/acme/app/42, made for github/acme/app/41",
-        "note: vetoed 1x",
+        f"Runner {RUNNER}",
+        f"  It is listening since {clock(views.NOW - 5_000, day=True)}, 5s ago. Pool linux, host local.",
+        f"  It was made for job github/acme/app/41; the forge gave it job {JOB}.",
+        f"  Once a rule said that it could go, and it stayed: {FOUND}",
+        "  No rule says that it could go (vetoed 1x).",
         "",
-        clock(views.NOW, day=True)[:10],
-        f"{clock(views.NOW, fine=True)}  registered at the forge, registration 7",
-        f"{clock(views.NOW + 1_500, fine=True)}  [{JOB}] a delivery said that the job is queued",
-        f"{clock(views.NOW + 2_500, fine=True)}  => {LINES[2]['text']}",
-        "                 - then, probe said busy: Runner.Worker, pid 12",
-        "                 - its age for this verdict was 5 s, the bound 6 h 30 min",
+        f"{began[:10]}, 0s ago",
+        f"{clock(views.NOW, fine=True)}  +0.0s    registered at the forge, registration 7",
+        f"{clock(views.NOW + 1_500, fine=True)}  +1.5s    its job: a delivery said that the job is queued",
+        f"{clock(views.NOW + 2_500, fine=True)}  +2.5s    NOMINATED by rule surplus, number 2, which says: "
+        "nobody needs it any more",
+        f"{' ' * 25}- probe said busy, 8.0s before: Runner.Worker, pid 12",
+        f"{' ' * 25}=> NOT DESTROYED: {FOUND[:-1]}",
     ]
+
+
+def test_a_decision_that_is_not_kept_any_more_is_told_by_its_line(cli, stories):
+    stories.lists("decisions", [])
+    out = cli("explain", RUNNER).out
+    assert f"+2.5s    {LINES[2]['text']}" in out
+    assert "  - its age for this verdict was 5 s" in out
 
 
 def test_the_story_of_a_job(cli, stories):
     out = cli("explain", JOB).out.splitlines()
     assert out[:3] == [
-        f"job {JOB}",
-        "now queued for 9s, asks for linux, x64",
-        "not running yet: no slot is free",
+        f"Job {JOB}",
+        f"  The job 'build' is queued since {clock(views.NOW - 9_000, day=True)}, 9s ago. It asks for linux, x64.",
+        "  It has waited 9s: no slot is free.",
     ]
     assert out[-1].endswith("  a delivery said that the job is queued")
 
 
 def test_a_finished_job(cli, stories):
-    row = views.job(42, status="done", conclusion="success", runner="box-3", why="", labels=())
+    times = {"started": views.NOW - 8_000, "ended": views.NOW - 3_000, "waited_s": 1.0}
+    row = views.job(42, status="done", conclusion="success", runner="box-3", why="", labels=(), **times)
     stories.story(JOB, [], job=row)
-    assert "now done (success) for 9s, asks for no label, on box-3" in cli("explain", JOB).out
+    out = cli("explain", JOB).out
+    assert "is done (success) since" in out
+    assert "It asks for no label." in out
+    assert "It waited 1s and ran 5s, on box-3, which is not ours." in out
 
 
 def test_the_story_of_a_job_holds_what_its_runner_did(cli, stories):
@@ -73,8 +95,8 @@ def test_the_story_of_a_job_holds_what_its_runner_did(cli, stories):
     found = cli("explain", JOB, "--json").json["lines"]
     assert found == LINES
     shown = cli("explain", JOB).out
-    assert f"[{RUNNER}] registered at the forge" in shown
-    assert f"[{RUNNER}] nominated as surplus" in shown
+    assert "its runner: registered at the forge" in shown
+    assert "its runner: NOMINATED by rule surplus" in shown
     assert "app/43" not in shown
 
 
@@ -129,13 +151,13 @@ def test_a_part_is_enough_where_it_is_clear(cli, stories, text, subject):
 
 def test_a_number_finds_a_job_that_is_only_in_the_journal(cli, stories):
     stories.story("github/acme/app/9981", LINES[1:2])
-    assert cli("explain", "9981").out.startswith("job github/acme/app/9981\n")
+    assert cli("explain", "9981").out.startswith("Job github/acme/app/9981\n")
 
 
 def test_a_number_is_a_job_s_before_it_is_part_of_a_runner(cli, stories):
     stories.lists("jobs", [views.job(7), views.job(70)])
     stories.story("github/acme/app/7", [])
-    assert cli("explain", "7").out.startswith("job github/acme/app/7\n")
+    assert cli("explain", "7").out.startswith("Job github/acme/app/7\n")
 
 
 def test_several_are_listed(cli, stories):
@@ -179,12 +201,12 @@ def test_the_date_is_said_when_it_changes():
         "runner": None,
         "job": None,
         "lines": [
-            views.line(0, "Woke", "a"),
-            views.line(1, "Woke", "b"),
-            views.line(86_400_000, "Woke", "c"),
+            views.line(0, "SignSeen", "a"),
+            views.line(1, "SignSeen", "b"),
+            views.line(86_400_000, "SignSeen", "c"),
         ],
     }
-    dates = [line for line in told(story) if len(line) == 10 and line[4] == "-"]
+    dates = [line.text[:10] for line in narrate(story, [], Teller()) if line.text[4:5] == "-"]
     assert dates == [clock(views.NOW, day=True)[:10], clock(views.NOW + 86_400_000, day=True)[:10]]
 
 

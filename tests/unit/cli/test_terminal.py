@@ -55,7 +55,7 @@ def test_a_story_is_wrapped(daemon):
 
     words = "word " * 40
     daemon.story("eph-k3v9-x7-7", [views.line(0, "SignSeen", words, "", words)])
-    lines = on_terminal("explain", "eph-k3v9-x7-7").splitlines()
+    lines = COLOUR.sub("", on_terminal("explain", "eph-k3v9-x7-7")).splitlines()
     assert [line for line in lines if len(line) > 80] == []
     assert " ".join(" ".join(lines).split()).count("word") == 80
 
