@@ -21,7 +21,7 @@ from ephemerd.domain.job import ForgeStatus, JobReport
 from ephemerd.domain.permit import FenceIntent, Warrant
 from ephemerd.domain.runner import FenceAnswer
 from ephemerd.ports.errors import Gone, Limited, PortError, RetryLater
-from ephemerd.ports.forge import CallRecord, Forge, ForgeRunner, Registration
+from ephemerd.ports.forge import CallRecord, Forge, ForgeRunner, Look, Registration
 from ephemerd.testing.contracts.forge import CHECKS, LABELS, Check, Stage, name
 from ephemerd.testing.fake_runner.folder import write_folder
 from ephemerd.testing.forge_sim.main import ForgeSim, Options, running
@@ -150,8 +150,9 @@ class Loose(GitHubForge):
         except PortError as error:
             raise Gone(error.detail) from None
 
-    async def active_jobs(self, scope):
-        return [replace(report, runner_name="somebody") for report in await super().active_jobs(scope)]
+    async def active_jobs(self, repository, look=Look.WHOLE):
+        seen = await super().active_jobs(repository, look)
+        return replace(seen, reports=tuple(replace(one, runner_name="somebody") for one in seen.reports))
 
     def take_calls(self):
         return [CallRecord(f"{call.endpoint} {SCOPE.target}", 200, 0.0) for call in super().take_calls()]

@@ -21,7 +21,16 @@ from ephemerd.domain.ids import JobKey, RunnerId, Scope
 from ephemerd.domain.job import ForgeStatus
 from ephemerd.domain.permit import FenceIntent, Warrant
 from ephemerd.domain.runner import FenceAnswer
-from ephemerd.ports.errors import Denied, Gone, Limited, NameTaken, PortError, Refused, RetryLater
+from ephemerd.ports.errors import (
+    Denied,
+    Gone,
+    Limited,
+    NameTaken,
+    PortError,
+    Refused,
+    RetryLater,
+    Unseen,
+)
 from ephemerd.ports.forge import Budget, ForgeRunner, Registration
 from tests.e2e.scripted_server import (
     Answerer,
@@ -72,7 +81,9 @@ CALLS: dict[str, Callable[[GitHubForge], Any]] = {
     "find": lambda forge: forge.find(SCOPE, NAME),
     "runners": lambda forge: forge.runners(SCOPE),
     "job": lambda forge: forge.job(KEY),
-    "active_jobs": lambda forge: forge.active_jobs(SCOPE),
+    "active_jobs": lambda forge: forge.active_jobs(SCOPE.target),
+    "glance": lambda forge: forge.glance(SCOPE.target),
+    "repositories": lambda forge: forge.repositories("acme"),
 }
 READS = {name: call for name, call in CALLS.items() if name not in {"register", "deregister"}}
 every_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
@@ -170,7 +181,7 @@ async def test_what_can_only_be_refused_is_not_sent():
             forge.register(Scope("github", "repo:nobody"), NAME, ("x",)),
             forge.deregister(SCOPE, 8, intent(7)),
             forge.deregister(SCOPE, 7, intent(7, Scope("github", "repo:Acme/Other"))),
-            forge.active_jobs(Scope("github", "org:acme")),
+            forge.active_jobs("acme"),
         ):
             with pytest.raises(Refused):
                 await wrong
@@ -253,7 +264,7 @@ async def test_a_registration_that_is_not_there_is_gone_and_a_list_that_is_not_t
     async with github(lambda _request: Reply(404)) as (forge, _running):
         with pytest.raises(Gone):
             await forge.runner(SCOPE, 7)
-        for call in (forge.find(SCOPE, NAME), forge.runners(SCOPE), forge.active_jobs(SCOPE)):
+        for call in (forge.find(SCOPE, NAME), forge.runners(SCOPE), forge.active_jobs(SCOPE.target)):
             with pytest.raises(Denied):
                 await call
 
@@ -317,7 +328,7 @@ async def test_a_job_is_gone_only_where_the_repository_itself_answers():
 @pytest.mark.parametrize(
     ("repository", "kind"),
     [
-        (Reply(404), Denied),
+        (Reply(404), Unseen),
         (Reply(403), Denied),
         (Reply(502), RetryLater),
         (Reply(429), Limited),
@@ -361,7 +372,7 @@ def runs(request: Received) -> Reply:
 
 async def test_active_jobs_are_those_of_queued_and_running_runs():
     async with github(runs) as (forge, running):
-        found = await forge.active_jobs(Scope("github", "repo:acme/app"))
+        found = (await forge.active_jobs("acme/app")).reports
     assert [(report.key.id, report.status, report.runner_name) for report in found] == [
         (21, ForgeStatus.QUEUED, None),
         (31, ForgeStatus.IN_PROGRESS, "other"),
@@ -376,7 +387,7 @@ async def test_a_failure_among_the_runs_fails_the_listing():
 
     async with github(answer) as (forge, _running):
         with pytest.raises(RetryLater, match="run 3"):
-            await forge.active_jobs(Scope("github", "repo:acme/app"))
+            await forge.active_jobs("acme/app")
 
 
 async def test_many_runs_are_read_a_few_at_a_time():
@@ -388,10 +399,10 @@ async def test_many_runs_are_read_a_few_at_a_time():
         return Reply(200, {"jobs": [{"id": number, "status": "queued", "labels": []}]})
 
     async with github(answer) as (forge, running):
-        found = await forge.active_jobs(SCOPE)
-    assert [report.key.id for report in found] == list(range(1, 31))
-    assert len(running.requests) == 33
-    assert running.most_connections <= 4
+        seen = await forge.active_jobs(SCOPE.target)
+    assert [report.key.id for report in seen.reports] == list(range(1, 31))
+    assert len(running.requests) == seen.asked == seen.charged == 34
+    assert running.most_connections <= 3
 
 
 # -- pages --------------------------------------------------------------------------------------------------
@@ -587,7 +598,7 @@ async def test_a_cancelled_call_stays_cancelled():
         return Silence()
 
     async with github(answer) as (forge, _running):
-        task = asyncio.create_task(forge.active_jobs(SCOPE))
+        task = asyncio.create_task(forge.active_jobs(SCOPE.target))
         await asyncio.wait_for(arrived.wait(), 20)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

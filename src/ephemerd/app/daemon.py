@@ -22,6 +22,7 @@ from ephemerd.core.events import Booted, ClockStepped, Event, MachineSlept, Reco
 from ephemerd.core.machine import Core
 from ephemerd.core.step import Note
 from ephemerd.domain.ids import RunnerId
+from ephemerd.domain.job import Job
 from ephemerd.domain.pool import SECOND, Pool, Setup
 from ephemerd.domain.runner import FINAL, Runner
 from ephemerd.ports.forge import Forge
@@ -315,6 +316,8 @@ class Daemon:
 
     def _runtime_for(self, pool: Pool) -> Runtime | None:
         """Find the runtime of a new pool among those that are there: of its kind, and rather of its host."""
+        if isinstance(handled.item.event, MachineSlept):
+            self.executor.awoke()
         state, found = self.core.state, None
         for name, runtime in self.ports.runtimes.items():
             if runtime.kind == pool.runtime:
@@ -325,6 +328,8 @@ class Daemon:
 
     def _settled(self) -> bool:
         return self.executor.running == 0 and (not len(self.inbox) or bool(self.pulse.error))
+            elif kind == "job" and isinstance(row, Job):
+                self.executor.notice(row.key)
 
     async def close(self) -> None:
         """Close the ports without waiting for anything; `run` does it at its end. A second call does nothing."""

@@ -20,7 +20,7 @@ from ephemerd.app.inbox import Inbox
 from ephemerd.core import commands as c
 from ephemerd.core import events as e
 from ephemerd.domain.errors import Fault, Remedy
-from ephemerd.domain.ids import RunnerId
+from ephemerd.domain.ids import JobKey, RunnerId
 from ephemerd.domain.pool import Setup
 from ephemerd.domain.runner import FenceAnswer
 from ephemerd.ports.forge import Forge
@@ -56,6 +56,7 @@ class Executor:
                 clock=clock,
                 meter=meter,
                 credentials=self._credentials,
+                setup=setup,
             )
             for name, forge in forges.items()
         }
@@ -116,6 +117,18 @@ class Executor:
         policy = setup.policy
         for forge in self._forges.values():
             forge.pace(policy.write_burst, policy.write_per_second, policy.write_per_second_limited)
+            forge.discovery.configure(setup)
+
+    def notice(self, job: JobKey) -> None:
+        """Hear that something was told of a job: listings look at its repository more often."""
+        calls = self._forges.get(job.forge)
+        if calls is not None:
+            calls.discovery.notice(job)
+
+    def awoke(self) -> None:
+        """Hear that the machine slept: what listings knew is old."""
+        for calls in self._forges.values():
+            calls.discovery.awoke()
 
     def forget(self, runner: RunnerId) -> None:
         """Drop the credential of a runner that is gone."""

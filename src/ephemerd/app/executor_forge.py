@@ -10,13 +10,15 @@ from typing import Any, TypeVar
 from ephemerd.app.budget import Bucket, OutOfBudget
 from ephemerd.app.credentials import Credentials
 from ephemerd.app.deadline import within
+from ephemerd.app.discovery import Discovery
 from ephemerd.app.inbox import Inbox
 from ephemerd.app.scopes import ScopeBook
 from ephemerd.core import commands as c
 from ephemerd.core import events as e
 from ephemerd.domain.ids import RunnerId, Scope, is_ours
+from ephemerd.domain.pool import Setup
 from ephemerd.domain.runner import FenceAnswer
-from ephemerd.ports.errors import Gone, Limited, NameTaken, NotSent, PortError, Refused, RetryLater
+from ephemerd.ports.errors import Gone, Limited, NameTaken, NotSent, PortError, Refused, RetryLater, Unseen
 from ephemerd.ports.forge import Forge, Registration
 from ephemerd.ports.system import Clock, Meter
 
@@ -49,6 +51,7 @@ class ForgeCalls:
         clock: Clock,
         meter: Meter,
         credentials: Credentials,
+        setup: Setup,
     ) -> None:
         self.forge = forge
         self._bucket = bucket
@@ -60,6 +63,7 @@ class ForgeCalls:
         self._scopes = ScopeBook()
         self._at_once = asyncio.Semaphore(AT_ONCE)
         self._registering: dict[RunnerId, asyncio.Future[None]] = {}
+        self.discovery = Discovery(forge, self._look, inbox, clock, setup)
 
     def pace(self, burst: int, rate: float, slow_rate: float) -> None:
         """Spend the budget of writes by other numbers from now on."""
@@ -132,10 +136,23 @@ class ForgeCalls:
         except Gone:
             self._answered(scope, vouches=False)
             self._inbox.tell(e.JobLookedUp(job, token, missing=True))
+        except Unseen as error:
+            await self._unseen(command, error)
         except PortError as error:
             self._failed(scope, e.JobLookedUp(job, token, fault=error.fault()), error)
         else:
             self._inbox.tell(e.JobLookedUp(job, token, report=report))
+
+    async def _unseen(self, command: c.LookUpJob, error: Unseen) -> None:
+        """A job's repository cannot be seen. Where that is the scope itself the credential is at fault; one of
+        several is gone where its owner's list has it no more, and else it stays open what became of the job."""
+        job, scope, token = command.job, command.scope, command.token
+        if scope.kind == "repo":
+            self._failed(scope, e.JobLookedUp(job, token, fault=error.fault()), error)
+        elif await self.discovery.is_gone(scope, job.repository):
+            self._inbox.tell(e.JobLookedUp(job, token, missing=True))
+        else:
+            self._inbox.tell(e.JobLookedUp(job, token, fault=Refused(error.detail).fault()))
 
     async def look_up_run(self, command: c.LookUpRun) -> None:
         """Get the run of a job: whose work it is."""
@@ -186,18 +203,16 @@ class ForgeCalls:
         self._inbox.tell(e.RegistrationsListed(scope, found))
 
     async def list_jobs(self, command: c.ListJobs) -> None:
-        """Read the jobs of active runs; each part of the listing waits for room in the inbox."""
+        """Read the jobs of a scope's repositories, as far as they are due."""
         scope = command.scope
-        try:
-            reports = await self._read(
-                scope, lambda: self.forge.active_jobs(scope), LISTING_LIMIT, vouches=False
-            )
-        except PortError as error:
+        error = await self.discovery.list_jobs(scope)
+        if error is not None:
             self._failed(scope, e.JobsListed(scope, 0, error.fault()), error)
-            return
-        for part in e.read_in_parts(scope, reports):
-            await self._inbox.put(part)
-        await self._inbox.put(e.JobsListed(scope, len(reports)))
+
+    def _look(
+        self, scope: Scope, call: Callable[[], Coroutine[Any, Any, T]], limit: float
+    ) -> Coroutine[Any, Any, T]:
+        return self._read(scope, call, limit, vouches=False)
 
     async def _write(
         self, scope: Scope, call: Callable[[], Coroutine[Any, Any, T]], good: tuple[object, ...] | None = None

@@ -27,7 +27,9 @@ class Measure:
         """Observe what this step says of jobs and runners; note a complete listing of a scope's jobs."""
         event = handled.item.event
         if isinstance(event, JobsListed) and event.fault is None:
-            reconciled[str(event.scope)] = handled.now
+            listed = handled.now if event.repositories is None else event.as_of
+            if listed is not None:
+                reconciled[str(event.scope)] = listed
         for _, _, row in handled.step.changed:
             if isinstance(row, Job):
                 self._job(row, handled.now)

@@ -65,6 +65,13 @@ class Access:
         )
         return Refusal.UNKNOWN if missing else None
 
+    def lets_in(self, repository: str, *, public: bool | None) -> bool:
+        """Say whether any job of a repository could be served; `public` None where that is not known."""
+        name = repository.lower()
+        if _any(name, self.denied) or (self.repositories and not _any(name, self.repositories)):
+            return False
+        return not public or name in (pattern.lower() for pattern in self.repositories)
+
 
 def fits(text: str, pattern: str) -> bool:
     """Say whether a text is what a pattern says: `*` stands for any text, all else for itself."""

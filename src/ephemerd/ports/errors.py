@@ -62,6 +62,10 @@ class Denied(PortError):
     remedy = Remedy.DENIED
 
 
+class Unseen(Denied):
+    """One thing of several is not there, or hidden from the credential, which is good for others all the same."""
+
+
 class Broken(PortError):
     """The environment cannot do it: application missing, disk full, no such user."""
 

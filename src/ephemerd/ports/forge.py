@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Protocol
 
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
@@ -56,6 +57,74 @@ class CallRecord:
     seconds: float
 
 
+class Look(Enum):
+    """How much of a repository's jobs is read.
+
+    QUICK   those of queued and running runs, of which only what changed since the last look is told
+    WHOLE   those of every run that is not over, all told: then it can be complete
+    """
+
+    QUICK = "quick"
+    WHOLE = "whole"
+
+
+@dataclass(frozen=True, slots=True)
+class RepositorySeen:
+    """A repository as a list shows it: `OWNER/NAME` in the forge's spelling, and its number, which a new name leaves.
+
+    public    whether everybody can see it; None where it is not told
+    dormant   archived or disabled: nothing is queued there any more
+    pushed    when somebody pushed last, as the forge writes it: only to see that it changed
+    """
+
+    name: str
+    id: int
+    public: bool | None = None
+    dormant: bool = False
+    pushed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoriesSeen:
+    """The repositories of an account that the credential sees, all of them; `pages` is what the list takes."""
+
+    found: tuple[RepositorySeen, ...]
+    pages: int = 1
+    charged: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobsSeen:
+    """What one look at a repository's jobs showed.
+
+    reports   the jobs of runs that are not over, ended ones of these runs included, and of runs that were not over
+              at the last look and are now
+    complete  whether every job that is queued or runs there is among them: else absence says nothing at all
+    open      how many are queued or run, whether told again or not
+    asked, charged  requests, and those of them that count against the hourly limit
+    """
+
+    reports: tuple[JobReport, ...]
+    complete: bool
+    open: int = 0
+    asked: int = 0
+    charged: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What a repository's newest runs showed, by one request.
+
+    changed   whether they differ from the last glance at all, as far as is known; else the rest says nothing
+    newest    the highest number of a run, 0 where there is none; busy: whether one of them is not over
+    """
+
+    changed: bool
+    newest: int = 0
+    busy: bool = False
+    charged: int = 0
+
+
 class Forge(Protocol):
     """One configured forge. Every call has a deadline of its own and raises only `PortError`s.
 
@@ -92,8 +161,20 @@ class Forge(Protocol):
         """Get whose work a run is: every field is told, by one call. `Gone` where the run is not found."""
         ...
 
-    async def active_jobs(self, scope: Scope) -> list[JobReport]:
-        """Read the jobs of all queued and running runs of the scope, all pages."""
+    async def active_jobs(self, repository: str, look: Look = Look.WHOLE) -> JobsSeen:
+        """Read the jobs of a repository's runs that are not over, all pages; `Unseen` where it is not to be seen."""
+        ...
+
+    async def glance(self, repository: str) -> Glance:
+        """Look at the newest runs alone: whether anything happens there."""
+        ...
+
+    def glance_is_free(self, repository: str) -> bool:
+        """Say whether a glance costs nothing of the hourly limit where nothing has changed."""
+        ...
+
+    async def repositories(self, owner: str) -> RepositoriesSeen:
+        """List the repositories of an organization; `Refused` where the forge has no such list."""
         ...
 
     def budgets(self) -> tuple[Budget, ...]:

@@ -15,7 +15,16 @@ from ephemerd.domain.pool import Host, Policy, Pool, Setup
 from ephemerd.domain.runner import FenceAnswer
 from ephemerd.domain.verdict import Files, Listing, ProbeReport, Sign
 from ephemerd.ports.errors import Gone, NotStored
-from ephemerd.ports.forge import Budget, CallRecord, ForgeRunner, Registration
+from ephemerd.ports.forge import (
+    Budget,
+    CallRecord,
+    ForgeRunner,
+    Glance,
+    JobsSeen,
+    Look,
+    Registration,
+    RepositoriesSeen,
+)
 from ephemerd.ports.runtime import RuntimeSink, StartOrder
 from ephemerd.ports.store import (
     Batch,
@@ -235,6 +244,7 @@ class FakeForge:
         self.hold: dict[str, asyncio.Event] = {}
         self.records: list[CallRecord] = []
         self.closed = False
+        self.free: set[str] = set()
         self._next = 100
 
     async def _answer(self, call: str, default: Any, *arguments: Any) -> Any:
@@ -283,8 +293,20 @@ class FakeForge:
         answer: Origin = await self._answer("origin", Gone("no such run"), repository, run)
         return answer
 
-    async def active_jobs(self, scope: Scope) -> list[JobReport]:
-        answer: list[JobReport] = await self._answer("active_jobs", [], scope)
+    async def active_jobs(self, repository: str, look: Look = Look.WHOLE) -> JobsSeen:
+        seen = JobsSeen((), look is Look.WHOLE)
+        answer: JobsSeen = await self._answer("active_jobs", seen, repository, look)
+        return answer
+
+    async def glance(self, repository: str) -> Glance:
+        answer: Glance = await self._answer("glance", Glance(True), repository)
+        return answer
+
+    def glance_is_free(self, repository: str) -> bool:
+        return repository in self.free
+
+    async def repositories(self, owner: str) -> RepositoriesSeen:
+        answer: RepositoriesSeen = await self._answer("repositories", RepositoriesSeen(()), owner)
         return answer
 
     def budgets(self) -> tuple[Budget, ...]:

@@ -22,7 +22,7 @@ from ephemerd.domain.pool import Policy
 from ephemerd.domain.runner import FenceAnswer
 from ephemerd.domain.verdict import Sign, Verdict
 from ephemerd.ports.errors import Broken, Denied, Gone, Limited, NameTaken, NotSent, Refused, RetryLater
-from ephemerd.ports.forge import ForgeRunner
+from ephemerd.ports.forge import ForgeRunner, JobsSeen
 from tests.unit.app.fakes import (
     SCOPE,
     STORE,
@@ -332,12 +332,12 @@ async def test_a_found_job_is_told_as_it_is(bench):
 
 async def test_jobs_are_listed_in_short_parts_then_the_end(bench):
     reports = [report(number) for number in range(1, e.READ_AT_ONCE + 3)]
-    bench.forge.answers["active_jobs"] = reports
+    bench.forge.answers["active_jobs"] = JobsSeen(tuple(reports), complete=True, open=len(reports))
     told = await bench.answers(c.ListJobs(SCOPE))
     assert told == [
         e.JobsRead(SCOPE, tuple(reports[: e.READ_AT_ONCE])),
         e.JobsRead(SCOPE, tuple(reports[e.READ_AT_ONCE :])),
-        e.JobsListed(SCOPE, len(reports)),
+        e.JobsListed(SCOPE, len(reports), lively=True),
     ]
 
 

@@ -105,7 +105,6 @@ async def test_a_pool_that_comes_starts_runners_in_a_runtime_of_its_kind(site):
     gpu = Pool("gpu", SCOPE, ("gpu",), "local", "process")
     setup = replace(site.setup, pools=(*site.setup.pools, gpu), hosts=(Host("local", 8),))
     site.prepared = Prepared(setup, (CHANGE,))
-    site.forge.answers["active_jobs"] = []
     await site.reloader.reload("ann")
     site.daemon.inbox.tell(JobReported(JobReport(fakes.key(5), ForgeStatus.QUEUED, ("gpu",)), Told.WEBHOOK))
     await until(lambda: site.runtime.orders)

@@ -79,3 +79,25 @@ def test_patterns(pattern: str, yes: list[str], no: list[str]) -> None:
 def test_repositories_compare_without_case() -> None:
     rules = access(repositories=("ACME/App",), forks=("acme/APP",))
     assert rules.refuses(job("Acme/aPP", public=True, fork=True)) is None
+
+
+@pytest.mark.parametrize(
+    ("rules", "public", "served"),
+    [
+        ({}, False, True),
+        ({}, None, True),
+        ({}, True, False),
+        ({"repositories": ("acme/*",)}, True, False),
+        ({"repositories": ("ACME/app",)}, True, True),
+        ({"repositories": ("acme/*",)}, None, True),
+        ({"repositories": ("other/*",)}, False, False),
+        ({"denied": ("acme/A*",)}, False, False),
+        ({"repositories": ("acme/app",), "denied": ("*/app",)}, True, False),
+    ],
+)
+def test_a_repository_is_asked_about_only_where_a_job_of_it_could_be_served(
+    rules: dict[str, Any], public: bool | None, served: bool
+) -> None:
+    assert access(**rules).lets_in("Acme/App", public=public) is served
+    one = job("Acme/App", public=public, fork=False)
+    assert served is (access(**rules).refuses(one) in (None, Refusal.UNKNOWN))

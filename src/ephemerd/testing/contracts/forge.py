@@ -15,7 +15,7 @@ A forge that does not refuse to let a busy runner go has no fence of this kind: 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
@@ -25,7 +25,7 @@ from ephemerd.domain.labels import normalise
 from ephemerd.domain.permit import FenceIntent
 from ephemerd.domain.runner import FenceAnswer
 from ephemerd.ports.errors import Denied, Gone, NameTaken, PortError, Refused
-from ephemerd.ports.forge import Forge, Registration
+from ephemerd.ports.forge import Forge, Look, Registration
 
 LABELS = ("self-hosted", "Linux", "contract")
 MANY = 103
@@ -174,7 +174,7 @@ async def what_is_not_there_is_not_empty(stage: Stage) -> None:
     calls: tuple[tuple[str, Callable[[], Awaitable[object]]], ...] = (
         ("a list", lambda: stage.forge.runners(stage.missing)),
         ("a look-up by name", lambda: stage.forge.find(stage.missing, name())),
-        ("the jobs", lambda: stage.forge.active_jobs(stage.missing)),
+        ("the jobs", lambda: stage.forge.active_jobs(stage.missing.target)),
         ("a registration", lambda: stage.forge.register(stage.missing, name(), LABELS)),
     )
     for what, call in calls:
@@ -195,7 +195,7 @@ async def a_wrong_credential_is_denied(stage: Stage) -> None:
         ("find", lambda: stranger.find(stage.scope, name())),
         ("runners", lambda: stranger.runners(stage.scope)),
         ("job", lambda: stranger.job(job)),
-        ("active_jobs", lambda: stranger.active_jobs(stage.scope)),
+        ("active_jobs", lambda: stranger.active_jobs(job.repository)),
     )
     for what, call in calls:
         await fails(Denied, call(), f"{what} with a wrong credential")
@@ -209,7 +209,13 @@ async def a_queued_job_is_seen(stage: Stage) -> None:
     holds(normalise(report.labels) == normalise(LABELS), f"its labels are those it asks for: {report.labels}")
     holds(report.runner_name is None and report.runner_id is None, "nobody has it")
     holds(report.conclusion is None, "it has not ended")
-    (listed,) = await stage.forge.active_jobs(stage.scope)
+    seen = await stage.forge.active_jobs(key.repository)
+    (listed,) = seen.reports
+    holds(seen.complete and seen.open == 1, f"the list is whole: {seen}")
+    quick = await stage.forge.active_jobs(key.repository, Look.QUICK)
+    holds(not quick.complete and quick.open == 1, f"a quick look never says that it is whole: {quick}")
+    glance = await stage.forge.glance(key.repository)
+    holds(glance.busy and glance.newest >= report.run_id, f"a glance shows that something goes on: {glance}")
     holds(replace(listed, origin=report.origin) == report, "the list says the same")
     origin = await stage.forge.origin(key.repository, report.run_id)
     holds(listed.origin == origin, f"list and run say the same of its origin: {listed.origin}, {origin}")
@@ -288,7 +294,7 @@ async def a_runner_that_holds_a_job_is_not_let_go(stage: Stage) -> None:
             stage.scope, given.id, stage.intent(stage.scope, name(), given.id)
         )
         holds(answer is FenceAnswer.REFUSED, f"a runner that holds a job is not let go: {answer}")
-    listed = await stage.forge.active_jobs(stage.scope)
+    listed = (await stage.forge.active_jobs(key.repository)).reports
     plain = [replace(one, origin=report.origin) for one in _of(listed, key)]
     holds(plain == [report], f"the job still runs on it: {listed}")
     await stage.release(key)
@@ -296,7 +302,7 @@ async def a_runner_that_holds_a_job_is_not_let_go(stage: Stage) -> None:
     holds(ended.status is ForgeStatus.COMPLETED and bool(ended.conclusion), f"the job has ended: {ended}")
 
 
-def _of(reports: list[JobReport], key: JobKey) -> list[JobReport]:
+def _of(reports: Sequence[JobReport], key: JobKey) -> list[JobReport]:
     return [report for report in reports if report.key == key]
 
 

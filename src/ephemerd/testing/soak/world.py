@@ -17,8 +17,17 @@ from ephemerd.domain.job import ForgeStatus, JobReport, Origin
 from ephemerd.domain.permit import FenceIntent, Permit
 from ephemerd.domain.runner import FenceAnswer
 from ephemerd.domain.verdict import Files, Listing, ProbeReport, Sign
-from ephemerd.ports.errors import Broken, Gone
-from ephemerd.ports.forge import Budget, CallRecord, ForgeRunner, Registration
+from ephemerd.ports.errors import Broken, Gone, Refused
+from ephemerd.ports.forge import (
+    Budget,
+    CallRecord,
+    ForgeRunner,
+    Glance,
+    JobsSeen,
+    Look,
+    Registration,
+    RepositoriesSeen,
+)
 from ephemerd.ports.runtime import RuntimeSink, StartOrder
 from ephemerd.ports.webhooks import Delivery
 
@@ -315,9 +324,20 @@ class WorldForge:
         self._called("run")
         return Origin(public=False, fork=False)
 
-    async def active_jobs(self, scope: Scope) -> list[JobReport]:
+    async def active_jobs(self, repository: str, look: Look = Look.WHOLE) -> JobsSeen:
         self._called("jobs")
-        return [job.report() for job in self._world.open.values()]
+        reports = tuple(job.report() for job in self._world.open.values())
+        return JobsSeen(reports, look is Look.WHOLE, len(reports), 1, 1)
+
+    async def glance(self, repository: str) -> Glance:
+        self._called("jobs")
+        return Glance(True, max(self._world.open, default=0), bool(self._world.open), 1)
+
+    def glance_is_free(self, repository: str) -> bool:
+        return False
+
+    async def repositories(self, owner: str) -> RepositoriesSeen:
+        raise Refused("there is one repository")
 
     def budgets(self) -> tuple[Budget, ...]:
         return ()

@@ -46,6 +46,8 @@ class AppTokens:
     each renewal, so that a new key is found without a restart.
     """
 
+    installed = True
+
     def __init__(
         self,
         app_id: int | str,
@@ -81,7 +83,10 @@ class AppTokens:
         return app_wire.owner_of(account)
 
     async def token(self, account: str) -> str:
-        """Return a good token for the account; `Denied` where the App is not installed there."""
+        """Return a good token for the account, for the App's own a JWT; `Denied` where the App is not installed
+        there."""
+        if account == app_wire.APP:
+            return await self._jwt()
         owner = app_wire.owner_of(account)
         held = self._held.get(owner)
         if held is not None and self._monotonic() < held.renew:

@@ -9,20 +9,27 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from pathlib import Path
 
-from ephemerd.adapters.forges.github import faults, wire
+from ephemerd.adapters.forges.github import faults, runs, wire
 from ephemerd.adapters.forges.github.connection import Connection
 from ephemerd.adapters.forges.github.groups import DEFAULT, Group, Groups, list_groups, read_groups
+from ephemerd.adapters.forges.github.listings import Listings
 from ephemerd.adapters.forges.github.tokens import TokenSource
-from ephemerd.adapters.kit.answer import Answer
 from ephemerd.adapters.kit.http import MAX_BODY, HttpClient, is_loopback
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
 from ephemerd.domain.job import JobReport, Origin
 from ephemerd.domain.permit import FenceIntent
 from ephemerd.domain.runner import FenceAnswer
 from ephemerd.ports.errors import Gone, NameTaken, PortError, Refused
-from ephemerd.ports.forge import Budget, CallRecord, ForgeRunner, Registration
-
-_AT_ONCE = 4  # runs whose jobs are read at a time: GitHub asks for few parallel requests
+from ephemerd.ports.forge import (
+    Budget,
+    CallRecord,
+    ForgeRunner,
+    Glance,
+    JobsSeen,
+    Look,
+    Registration,
+    RepositoriesSeen,
+)
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +63,7 @@ class GitHubForge:
         )
         self._groups = Groups(runner_group)
         self._timeout_s = timeout_s
-        self._listing_timeout_s = listing_timeout_s
+        self._listings = Listings(self._connection, name, listing_timeout_s, now)
 
     def __repr__(self) -> str:
         return f"GitHubForge({self.name!r}, {self._connection.base!r})"
@@ -135,32 +142,24 @@ class GitHubForge:
 
     async def origin(self, repository: str, run: int) -> Origin:
         """Get whose work a run is; `Gone` where GitHub does not show the run."""
-        request = wire.get_run(repository, run)
-        return wire.read_origin(request, await self._connection.fetch(request, self._deadline()))
+        request = runs.get_run(repository, run)
+        return runs.read_origin(request, await self._connection.fetch(request, self._deadline()))
 
-    async def active_jobs(self, scope: Scope) -> list[JobReport]:
-        """Read the jobs of all queued, running and waiting runs of a repository, ended ones of these runs included.
+    async def active_jobs(self, repository: str, look: Look = Look.WHOLE) -> JobsSeen:
+        """Read the jobs of a repository's runs that are not over, ended ones of these runs included."""
+        return await self._listings.active_jobs(repository, look)
 
-        GitHub lists at most 1,000 runs of a status. It has no such list for an organization: `Refused`.
-        """
-        if scope.kind != "repo":
-            raise Refused(
-                f"GitHub lists jobs by repository; {scope.path} is none, so it has to be told by webhooks"
-            )
-        deadline = self._deadline(listing=True)
-        runs: dict[int, wire.Run] = {}
-        for status in wire.ACTIVE:
-            async for request, answer in self._pages(wire.list_runs(scope.target, status), deadline):
-                runs.update((run.id, run) for run in wire.read_runs(request, answer, scope.target))
-        reports: list[JobReport] = []
-        queue = list(runs.values())
-        while queue:
-            now, queue = queue[:_AT_ONCE], queue[_AT_ONCE:]
-            for jobs in await asyncio.gather(*(self._jobs_of(run, deadline) for run in now)):
-                if isinstance(jobs, PortError):
-                    raise jobs
-                reports += jobs
-        return reports
+    async def glance(self, repository: str) -> Glance:
+        """Look at a repository's newest runs alone."""
+        return await self._listings.glance(repository)
+
+    def glance_is_free(self, repository: str) -> bool:
+        """Say whether GitHub can answer a glance with a 304, which does not count."""
+        return self._connection.is_kept(runs.list_newest(repository))
+
+    async def repositories(self, owner: str) -> RepositoriesSeen:
+        """List the repositories of an organization; as an App those that it is installed on."""
+        return await self._listings.repositories(owner)
 
     def budgets(self) -> tuple[Budget, ...]:
         """Return the rate limits as last told."""
@@ -174,9 +173,8 @@ class GitHubForge:
         """Release connections."""
         await self._connection.close()
 
-    def _deadline(self, *, listing: bool = False) -> float:
-        seconds = self._listing_timeout_s if listing else self._timeout_s
-        return asyncio.get_running_loop().time() + seconds
+    def _deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self._timeout_s
 
     async def _group(self, scope: Scope, deadline: float) -> int:
         """Return the number of the runner group; asked for once in a while."""
@@ -184,7 +182,7 @@ class GitHubForge:
         if number is not None:
             return number
         found: list[Group] = []
-        async for request, answer in self._pages(list_groups(scope), deadline):
+        async for request, answer in self._listings.pages(list_groups(scope), deadline):
             found += read_groups(request, answer)
         chosen = self._groups.choose(scope, found, asyncio.get_running_loop().time())
         if chosen.public is False:
@@ -203,34 +201,6 @@ class GitHubForge:
         return None if found is None else found.id
 
     async def _each_runner(self, first: wire.Request) -> AsyncGenerator[ForgeRunner, None]:
-        async for request, answer in self._pages(first, self._deadline(listing=True)):
+        async for request, answer in self._listings.pages(first, self._listings.deadline()):
             for runner in wire.read_runners(request, answer):
                 yield runner
-
-    async def _jobs_of(self, run: wire.Run, deadline: float) -> list[JobReport] | PortError:
-        """Return a run's jobs, none where the run was deleted meanwhile, or the failure."""
-        reports: list[JobReport] = []
-        try:
-            async for request, answer in self._pages(wire.list_jobs(run.repository, run.id), deadline):
-                reports += wire.read_jobs(request, answer, self.name, run)
-        except Gone:
-            return []
-        except PortError as error:
-            return error
-        return reports
-
-    async def _pages(
-        self, first: wire.Request, deadline: float
-    ) -> AsyncGenerator[tuple[wire.Request, Answer], None]:
-        """Yield every page. `Refused` rather than a part where the pages find no end."""
-        request: wire.Request | None = first
-        for _ in range(wire.MAX_PAGES):
-            if request is None:
-                return
-            answer = await self._connection.fetch(request, deadline)
-            yield request, answer
-            request = wire.next_page(self._connection.base, request, answer.headers)
-        if request is not None:
-            raise Refused(
-                f"{first.about}: GitHub names more than {wire.MAX_PAGES} pages; the list is not complete"
-            )

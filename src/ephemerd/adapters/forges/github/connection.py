@@ -11,11 +11,12 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 import ephemerd
 from ephemerd.adapters.forges.github import faults, wire
-from ephemerd.adapters.forges.github.conditional import Kept
+from ephemerd.adapters.forges.github.conditional import Kept, Key, mark_of
 from ephemerd.adapters.forges.github.limits import Limits
 from ephemerd.adapters.forges.github.tokens import TokenSource
 from ephemerd.adapters.kit.answer import Answer, NoAnswer
@@ -33,6 +34,14 @@ _REDIRECTS = 3
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What some questions cost: requests, and those of them that count against the hourly limit (a 304 does not)."""
+
+    asked: int = 0
+    charged: int = 0
 
 
 class Connection:
@@ -58,24 +67,28 @@ class Connection:
         self._monotonic = monotonic
         self._limits: dict[str, Limits] = {}
         self._kept = Kept()
+        self._marks: dict[str, bytes] = {}
         self._calls: deque[CallRecord] = deque(maxlen=_CALLS)
         self._announced: set[str] = set()
         self._sent: deque[str] = deque(maxlen=16)  # only to take them out of what GitHub is quoted with
         tokens.bind(self._signed)
 
-    async def fetch(self, request: wire.Request, deadline: float) -> Answer:
+    async def fetch(self, request: wire.Request, deadline: float, tally: Tally | None = None) -> Answer:
         """Return the answer where it is a 200; else raise what it means."""
-        answer = await self.ask(request, deadline)
+        answer = await self.ask(request, deadline, tally)
         if answer.status != 200:
             raise self.fault(request, answer)
         return answer
 
-    async def ask(self, request: wire.Request, deadline: float) -> Answer:
-        """Return the answer, whatever its status, after the few repeats that a read may have."""
+    async def ask(self, request: wire.Request, deadline: float, tally: Tally | None = None) -> Answer:
+        """Return the answer, whatever its status, after the few repeats that a read may have.
+
+        `tally` is added to for each request that goes out.
+        """
         may_break, may_renew, may_move = (0, 0, 0) if request.writes else (1, 1, _REDIRECTS)
         while True:
             try:
-                answer, renewed = await self._once(request, deadline)
+                answer, renewed = await self._once(request, deadline, tally)
             except NoAnswer as error:
                 failure = error
             else:
@@ -101,6 +114,11 @@ class Connection:
         """Return what an answer means that is not the expected success."""
         return faults.fault(request, answer, now=self._now(), secrets=tuple(self._sent))
 
+    @property
+    def installed(self) -> bool:
+        """Whether the credential is an App's, which reaches what it is installed on."""
+        return self._tokens.installed
+
     def budgets(self) -> tuple[Budget, ...]:
         """Return the rate limits as last told, by account and resource."""
         return tuple(told for name in sorted(self._limits) for told in self._limits[name].budgets())
@@ -124,18 +142,20 @@ class Connection:
             pass
         raise RetryLater(f"{self._tokens.name} gave no answer in time; nothing was sent to GitHub")
 
-    async def _once(self, request: wire.Request, deadline: float) -> tuple[Answer, bool]:
+    async def _once(self, request: wire.Request, deadline: float, tally: Tally | None) -> tuple[Answer, bool]:
         """Send once; return the answer, and whether another token than the one refused is at hand.
 
         The token is a local of this and of what it calls, never of a frame that raises a `PortError`.
         """
-        limits = self._limits_of(self._tokens.holder(request.account))
+        holder = self._tokens.holder(request.account)
+        limits = self._limits_of(holder)
         self._may_go(limits, request)
         token = await self._within(self._tokens.token(request.account), deadline)
         if limits.hold(request, self._monotonic()) is not None:  # it may have taken a while
             token = ""  # nothing that is raised has it in its frame
             self._may_go(limits, request)
-        answer = await self._sent_with(token, request, limits, deadline)
+        tally = tally if tally is not None else Tally()
+        answer = await self._sent_with(token, request, limits, deadline, holder, tally)
         renewed = answer.status == 401 and await self._within(
             self._tokens.refused(request.account, token), deadline
         )
@@ -146,7 +166,7 @@ class Connection:
         limits = self._limits_of(_APP)
         self._may_go(limits, request)
         try:
-            return await self._sent_with(jwt, request, limits, _time() + self.timeout_s)
+            return await self._sent_with(jwt, request, limits, _time() + self.timeout_s, _APP, Tally())
         except NoAnswer as error:
             failure = error
         raise faults.no_answer(request, failure.text)
@@ -162,22 +182,46 @@ class Connection:
             after_ms=max(1000, round(hold.seconds * 1000)),
         )
 
-    async def _sent_with(self, token: str, request: wire.Request, limits: Limits, deadline: float) -> Answer:
+    async def _sent_with(
+        self, token: str, request: wire.Request, limits: Limits, deadline: float, holder: str, tally: Tally
+    ) -> Answer:
         if token not in self._sent:
             self._sent.append(token)
         limits.spent(request, self._monotonic())
         headers = wire.headers(USER_AGENT, token, body=bool(request.body))
-        url = wire.absolute(self.base, request)
-        kept = self._kept.find(url) if request.conditional else None
+        key, mark = (holder, wire.absolute(self.base, request)), mark_of(token)
+        kept = self._kept.find(key, mark) if request.conditional else None
         if kept is not None:
             headers["If-None-Match"] = kept.headers["etag"]
+        tally.asked += 1
+        tally.charged += 1
         answer = await self._send(request, headers, deadline)
         self._note(request, answer, limits)
         if kept is not None and answer.status == 304:
-            return kept
+            tally.charged -= 1
+            return kept if request.whole else answer
         if request.conditional:
-            self._kept.keep(url, answer)
+            self._mark(holder, mark)
+            self._kept.keep(key, mark, answer, whole=request.whole)
         return answer
+
+    def _mark(self, holder: str, mark: bytes) -> None:
+        """Remember by which token an account's questions are asked now."""
+        if holder in self._marks or len(self._marks) < _ACCOUNTS:
+            self._marks[holder] = mark
+
+    def is_kept(self, request: wire.Request) -> bool:
+        """Say whether a question costs nothing of the limit where nothing has changed."""
+        key = self._key(request)
+        mark = self._marks.get(key[0])
+        return mark is not None and self._kept.has(key, mark)
+
+    def forget(self, request: wire.Request) -> None:
+        """Drop what is kept of a question that will not be asked again."""
+        self._kept.forget(self._key(request))
+
+    def _key(self, request: wire.Request) -> Key:
+        return self._tokens.holder(request.account), wire.absolute(self.base, request)
 
     async def _send(self, request: wire.Request, headers: dict[str, str], deadline: float) -> Answer:
         limit = min(deadline, _time() + self.timeout_s)

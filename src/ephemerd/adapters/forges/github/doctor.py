@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 
-from ephemerd.adapters.forges.github import wire
+from ephemerd.adapters.forges.github import runs, wire
 from ephemerd.adapters.forges.github.client import GitHubForge
 from ephemerd.adapters.forges.github.connection import Connection
 from ephemerd.domain.errors import Remedy
@@ -89,8 +89,8 @@ class _Look:
         )
         found = [seen, await self._ask(make, (201,), f"the credential may register runners in {path}")]
         if self._scope.kind == "repo":
-            runs = wire.list_runs(self._scope.target, "queued")
-            found.append(await self._ask(runs, (200,), f"the credential may read the jobs of {path}"))
+            listed = runs.list_runs(self._scope.target, "queued")
+            found.append(await self._ask(listed, (200,), f"the credential may read the jobs of {path}"))
         else:
             found.append(await self._group())
         return found

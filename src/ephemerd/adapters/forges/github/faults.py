@@ -18,7 +18,7 @@ import msgspec
 from ephemerd.adapters.forges.github.wire import API_VERSION, Request
 from ephemerd.adapters.kit.answer import Answer
 from ephemerd.domain.runner import FenceAnswer
-from ephemerd.ports.errors import Denied, Gone, Limited, PortError, Refused, RetryLater
+from ephemerd.ports.errors import Denied, Gone, Limited, PortError, Refused, RetryLater, Unseen
 from ephemerd.ports.forge import Budget
 
 NO_HEADER_WAIT_MS = 60_000  # GitHub: without a header wait at least one minute
@@ -103,11 +103,9 @@ def fault(request: Request, answer: Answer, *, now: float, secrets: Collection[s
         wanted = _plain(headers.get("x-accepted-github-permissions", ""))
         return Denied(text("the token may not do this" + (f"; it needs {wanted}" if wanted else "")))
     if status == 404:
-        return (
-            Gone(text("it is not there, or the token may not see it"))
-            if not request.hint
-            else Denied(text(request.hint))
-        )
+        if not request.hint:
+            return Gone(text("it is not there, or the token may not see it"))
+        return Denied(text(request.hint)) if request.writes else Unseen(text(request.hint))
     if status in REDIRECTS:
         return Refused(text(_MOVED))
     if status == 410:

@@ -23,6 +23,8 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+", re.ASCII)
 _BINDS = frozenset({ForgeStatus.IN_PROGRESS, ForgeStatus.COMPLETED})
 _BINDING_ACTIONS = frozenset({"in_progress", "completed"})
 _NEVER_RAN = frozenset({"cancelled", "skipped"})
+_WAITS = frozenset({"waiting", "pending"})
+"""For an approval or a timer; for another run of its concurrency group. Neither is demand yet."""
 
 
 class JobWire(msgspec.Struct):
@@ -111,6 +113,8 @@ def _labels(value: object) -> tuple[str, ...] | None:
 
 def _status(value: object, action: str | None) -> ForgeStatus:
     word = value if isinstance(value, str) and value else action
+    if word in _WAITS:
+        return ForgeStatus.WAITING
     try:
         return ForgeStatus(word)
     except ValueError:

@@ -18,7 +18,8 @@ POINTS = 800
 MINUTE_S = 60.0
 READ_POINTS, WRITE_POINTS = 1, 5
 RESERVE = 5
-"""One part in so many of the hourly limit is kept for registrations and fences: reads stop there."""
+"""One part in so many of the hourly limit is kept for registrations and fences: reads stop there. Listings, which
+are asked again and again, stop at twice as much, so that looks at single jobs and runners outlast them."""
 LONGEST_PAUSE_S = 1800.0
 """Pauses double while a limit that names no end goes on, up to this."""
 _ENDPOINTS, _RESOURCES = 64, 32
@@ -59,7 +60,8 @@ class Limits:
             if told.budget.remaining <= 0:
                 return Hold(told.until - now, True, "GitHub's hourly limit is used up")
             reserved = request.writes or request.reserved
-            if not reserved and told.budget.remaining <= told.budget.reserve:
+            kept = told.budget.reserve * (2 if request.conditional else 1)
+            if not reserved and told.budget.remaining <= kept:
                 what = f"{told.budget.remaining} requests are left until the reset, kept for registrations and fences"
                 return Hold(told.until - now, False, what)
         return self._too_fast(request, now)

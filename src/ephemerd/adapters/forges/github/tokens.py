@@ -19,6 +19,8 @@ class TokenSource(Protocol):
 
     name: str
     """What to call the source in a message, such as `token_file /etc/ephemerd/token`."""
+    installed: bool
+    """Whether it is an App, whose tokens are those of its installations."""
 
     def bind(self, ask: Callable[[Request, str], Awaitable[Answer]]) -> None:
         """Hear by what GitHub is asked, before the first call: a request and what to sign it with."""
@@ -42,6 +44,8 @@ class TokenSource(Protocol):
 
 class OneToken:
     """What sources of one token for everything have in common: nothing to ask GitHub, one set of limits."""
+
+    installed = False
 
     def bind(self, ask: Callable[[Request, str], Awaitable[Answer]]) -> None:
         """There is nothing to ask."""

@@ -1,7 +1,7 @@
 """GitHub's REST API as pure functions: what to send, and what an answer says in the words of the domain.
 
-Sources: GitHub's REST reference (self-hosted runners, workflow runs, workflow jobs), where nothing else is named.
-No I/O and no clock. What went wrong, and what to do about it, is in `faults`.
+Sources: GitHub's REST reference (self-hosted runners, workflow jobs), where nothing else is named. No I/O and no
+clock. Runs and what is listed are in `runs`; what went wrong, and what to do about it, is in `faults`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,10 @@ from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 import msgspec
 
-from ephemerd.adapters.forges.github.jobs import (
-    MAX_LABELS,
-    JobWire,
-    integer,
-    job_report,
-    repository_name,
-    text,
-)
+from ephemerd.adapters.forges.github.jobs import MAX_LABELS, JobWire, job_report, repository_name
 from ephemerd.adapters.kit.answer import Answer
 from ephemerd.domain.ids import JobKey, Scope
-from ephemerd.domain.job import JobReport, Origin
+from ephemerd.domain.job import JobReport
 from ephemerd.ports.errors import Refused, RetryLater
 from ephemerd.ports.forge import ForgeRunner, Registration
 
@@ -34,7 +27,6 @@ WORK_FOLDER = "_work"
 DEFAULT_GROUP = 1  # "Default"; required even where there are no groups (cloudbase/garm, ubicloud/ubicloud)
 PER_PAGE = 100
 MAX_PAGES = 120  # a runner group holds 10,000 registrations at most
-ACTIVE = ("queued", "in_progress", "waiting")  # waiting: for an approval or a wait timer
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
 _SEGMENT = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 _LINK = re.compile(r"<([^<>]*)>([^<]*)")
@@ -50,7 +42,9 @@ class Request:
     endpoint  method and path as a template, for metrics and messages
     about     what it concerns, for messages
     hint      what to check where GitHub answers 404, or "" where 404 means that the one thing is not there
-    conditional  whether it is asked again and again, so that its answer is worth keeping for a 304
+    conditional  whether it is asked again and again, so that its answer is worth keeping for a 304. Such listings
+              are the first to yield where little is left of a limit
+    whole     whether that answer is kept with its body, so that a 304 gives it once more; else a 304 is told as such
     account   the path whose owner's token is to be sent, such as `/repos/OWNER/NAME` or `/orgs/NAME`
     reserved  whether a read is part of a registration or fence, and may use what is kept for these
     """
@@ -63,21 +57,13 @@ class Request:
     body: bytes = field(default=b"", repr=False)
     account: str = ""
     conditional: bool = False
+    whole: bool = True
     reserved: bool = False
 
     @property
     def writes(self) -> bool:
         """Whether it creates or destroys, and so must never be repeated."""
         return self.method != "GET"
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run of a workflow, as a listing shows it."""
-
-    id: int
-    repository: str
-    origin: Origin
 
 
 def headers(user_agent: str, token: str, *, body: bool) -> dict[str, str]:
@@ -150,6 +136,7 @@ def list_runners(scope: Scope, name: str = "") -> Request:
         f"runner {name} in {scope.path}" if name else f"the runners of {scope.path}",
         f"check that {scope.path} exists and that the token may administer its runners (Administration: write)",
         account=scope_path(scope),
+        conditional=not name,
     )
 
 
@@ -173,44 +160,6 @@ def get_job(key: JobKey) -> Request:
         "GET /repos/{owner}/{repo}/actions/jobs/{id}",
         f"job {key.id} of {key.repository}",
         account=repository_path(key.repository),
-    )
-
-
-def list_runs(repository: str, status: str) -> Request:
-    """Ask for the runs of one status (at most 1,000 come with such a filter, whatever there are)."""
-    query = urlencode({"status": status, "exclude_pull_requests": "true", "per_page": PER_PAGE})
-    return Request(
-        "GET",
-        f"{repository_path(repository)}/actions/runs?{query}",
-        "GET /repos/{owner}/{repo}/actions/runs",
-        f"the {status} runs of {repository}",
-        f"check that {repository} exists and that the token may read its runs (Actions: read)",
-        account=repository_path(repository),
-        conditional=True,
-    )
-
-
-def get_run(repository: str, run: int) -> Request:
-    """Ask for one run; 404 means that it was deleted, or may not be seen."""
-    return Request(
-        "GET",
-        f"{repository_path(repository)}/actions/runs/{run:d}?exclude_pull_requests=true",
-        "GET /repos/{owner}/{repo}/actions/runs/{id}",
-        f"run {run} of {repository}",
-        account=repository_path(repository),
-    )
-
-
-def list_jobs(repository: str, run: int) -> Request:
-    """Ask for the jobs of a run's latest attempt; 404 means that the run was deleted."""
-    query = urlencode({"filter": "latest", "per_page": PER_PAGE})
-    return Request(
-        "GET",
-        f"{repository_path(repository)}/actions/runs/{run:d}/jobs?{query}",
-        "GET /repos/{owner}/{repo}/actions/runs/{id}/jobs",
-        f"the jobs of run {run} of {repository}",
-        account=repository_path(repository),
-        conditional=True,
     )
 
 
@@ -322,32 +271,9 @@ class _Registered(msgspec.Struct):
     encoded_jit_config: str
 
 
-class _Repository(msgspec.Struct):
-    id: Any = None
-    full_name: Any = None
-    private: Any = None
-
-
-class _Run(msgspec.Struct):
-    id: int
-    repository: _Repository | None = None
-    head_repository: _Repository | None = None
-    head_branch: Any = None
-    name: Any = None
-    path: Any = None
-
-
-class _RunPage(msgspec.Struct):
-    workflow_runs: list[_Run]
-
-
-class _JobPage(msgspec.Struct):
-    jobs: list[JobWire]
-
-
 def read_registration(request: Request, answer: Answer) -> Registration:
     """Read what registering gave; `RetryLater` where it is not usable (the registration may exist)."""
-    found = _registration(_read(request, answer, _Registered))
+    found = _registration(read(request, answer, _Registered))
     if found is None:
         raise RetryLater(f"GitHub answered {request.endpoint} without a usable configuration")
     return found
@@ -355,60 +281,17 @@ def read_registration(request: Request, answer: Answer) -> Registration:
 
 def read_runner(request: Request, answer: Answer) -> ForgeRunner:
     """Read one registration."""
-    return _runner(_read(request, answer, _Runner))
+    return _runner(read(request, answer, _Runner))
 
 
 def read_runners(request: Request, answer: Answer) -> list[ForgeRunner]:
     """Read one page of registrations."""
-    return [_runner(entry) for entry in _read(request, answer, _RunnerPage).runners]
-
-
-def read_runs(request: Request, answer: Answer, repository: str) -> list[Run]:
-    """Read one page of runs; the repository's name in the case that GitHub keeps."""
-    return [
-        Run(
-            run.id,
-            (run.repository and repository_name(run.repository.full_name)) or repository,
-            _origin_of(run),
-        )
-        for run in _read(request, answer, _RunPage).workflow_runs
-    ]
-
-
-def read_origin(request: Request, answer: Answer) -> Origin:
-    """Read whose work one run is; `RetryLater` where GitHub does not say whether the repository is public."""
-    origin = _origin_of(_read(request, answer, _Run))
-    if origin.public is None:
-        raise RetryLater(f"GitHub's answer on {request.about} does not say whether the repository is private")
-    return origin
-
-
-def _origin_of(run: _Run) -> Origin:
-    """`head_repository` is where the commit is from, null where that fork was deleted: then it is one, too."""
-    ours, head = run.repository, run.head_repository
-    private = ours.private if ours is not None else None
-    public = not private if isinstance(private, bool) else None
-    number = integer(ours.id) if ours is not None else None
-    fork = number is None or head is None or integer(head.id) != number
-    path = text(run.path).partition("@")[0]
-    return Origin(public, fork, text(run.head_branch), text(run.name) or path)
-
-
-def read_jobs(request: Request, answer: Answer, forge: str, run: Run) -> list[JobReport]:
-    """Read one page of a run's jobs, with what the run tells of them; what is no usable job is left out."""
-    told, found = run.origin, []
-    for job in _read(request, answer, _JobPage).jobs:
-        report = job_report(job, forge, run.repository)
-        if isinstance(report, JobReport):
-            own = report.origin
-            origin = Origin(told.public, told.fork, told.branch or own.branch, own.workflow or told.workflow)
-            found.append(replace(report, origin=origin))
-    return found
+    return [_runner(entry) for entry in read(request, answer, _RunnerPage).runners]
 
 
 def read_job(request: Request, answer: Answer, key: JobKey) -> JobReport:
     """Read one job; `Refused` where it is one that we cannot use, `RetryLater` where it is another."""
-    report = job_report(_read(request, answer, JobWire), key.forge, key.repository)
+    report = job_report(read(request, answer, JobWire), key.forge, key.repository)
     if isinstance(report, str):
         raise Refused(f"GitHub's answer on {request.about} is not usable: {report}")
     if report.key != key:
@@ -428,7 +311,8 @@ def _runner(entry: _Runner) -> ForgeRunner:
     return ForgeRunner(entry.id, entry.name, entry.status == "online", entry.busy, tuple(labels), connected)
 
 
-def _read(request: Request, answer: Answer, kind: type[T]) -> T:
+def read(request: Request, answer: Answer, kind: type[T]) -> T:
+    """Decode a body; `RetryLater` where it is not what it should be."""
     try:
         return msgspec.json.decode(answer.body, type=kind)
     except msgspec.ValidationError as error:

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ephemerd.adapters.forges.github import faults, wire
+from ephemerd.adapters.forges.github import faults, runs, wire
 from ephemerd.adapters.kit.answer import Answer
 from ephemerd.domain.errors import Remedy
 from ephemerd.domain.ids import JobKey, Scope
 from ephemerd.domain.runner import FenceAnswer
-from ephemerd.ports.errors import Denied, Gone, Limited, PortError, Refused, RetryLater
+from ephemerd.ports.errors import Denied, Gone, Limited, PortError, Refused, RetryLater, Unseen
 from ephemerd.ports.forge import Budget
 
 SCOPE = Scope("github", "repo:acme/app")
@@ -24,8 +24,8 @@ FIND = wire.list_runners(SCOPE, "eph-a-b-1")
 DELETE = wire.delete_runner(SCOPE, 7)
 REPOSITORY = wire.get_repository("acme/app")
 JOB = wire.get_job(JobKey("github", "acme/app", 1))
-RUNS = wire.list_runs("acme/app", "queued")
-EVERY = [REGISTER, GET, LIST, FIND, DELETE, REPOSITORY, JOB, RUNS, wire.list_jobs("acme/app", 1)]
+RUNS = runs.list_runs("acme/app", "queued")
+EVERY = [REGISTER, GET, LIST, FIND, DELETE, REPOSITORY, JOB, RUNS, runs.list_jobs("acme/app", 1)]
 NOW = 1_700_000_000.0
 DATE = "Tue, 14 Nov 2023 22:13:20 GMT"  # NOW
 
@@ -77,10 +77,10 @@ def test_a_status_has_its_remedy(request_, status, kind, remedy):
     ("request_", "kind"),
     [
         (REGISTER, Denied),
-        (LIST, Denied),
-        (FIND, Denied),
-        (REPOSITORY, Denied),
-        (RUNS, Denied),
+        (LIST, Unseen),
+        (FIND, Unseen),
+        (REPOSITORY, Unseen),
+        (RUNS, Unseen),
         (GET, Gone),
         (JOB, Gone),
     ],

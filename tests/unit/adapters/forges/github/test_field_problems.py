@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from ephemerd.adapters.forges.github import faults, make_webhooks, wire
+from ephemerd.adapters.forges.github import faults, make_webhooks, runs, wire
 from ephemerd.adapters.kit.answer import Answer
 from ephemerd.domain.ids import JobKey, Scope
 from ephemerd.domain.job import ForgeStatus
@@ -130,8 +130,8 @@ def test_fp_37_an_exhausted_quota_is_no_invalid_token_and_each_remedy_has_its_ki
 def test_fp_39_pages_of_a_hundred_and_a_link_to_the_next():
     for request in (
         wire.list_runners(SCOPE),
-        wire.list_runs("acme/app", "queued"),
-        wire.list_jobs("acme/app", 34),
+        runs.list_runs("acme/app", "queued"),
+        runs.list_jobs("acme/app", 34),
     ):
         assert "per_page=100" in request.target
     assert JobKey("github", "acme/app", int(JOB["id"])).id == 12

@@ -72,7 +72,7 @@ def test_ids_beyond_32_bits_are_kept():
         ("waiting", ForgeStatus.WAITING),
         ("in_progress", ForgeStatus.IN_PROGRESS),
         ("completed", ForgeStatus.COMPLETED),
-        ("pending", ForgeStatus.OTHER),
+        ("pending", ForgeStatus.WAITING),
         ("requested", ForgeStatus.OTHER),
         ("a word of next year", ForgeStatus.OTHER),
         (None, ForgeStatus.OTHER),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ephemerd.adapters.forges.github import wire
+from ephemerd.adapters.forges.github import runs, wire
 from ephemerd.adapters.forges.github.groups import list_groups
 from ephemerd.adapters.forges.github.limits import POINTS, Hold, Limits
 from ephemerd.domain.ids import RunnerId, Scope
@@ -43,6 +43,15 @@ def test_fp_36_the_reserve_is_for_registrations_and_fences():
     assert limits.hold(FENCE, 10.0) is None
     assert limits.hold(list_groups(Scope("github", "org:acme")), 10.0) is None  # part of a registration
     assert told(1001).hold(READ, 10.0) is None
+
+
+def test_fp_39_listings_are_the_first_to_yield():
+    listing = runs.list_runs("acme/app", "queued")
+    held = told(2000).hold(listing, 10.0)
+    assert held is not None
+    assert (held.seconds, held.limited) == (590.0, False)
+    assert told(2001).hold(listing, 10.0) is None
+    assert told(2000).hold(READ, 10.0) is None
 
 
 def test_an_empty_quota_holds_everything_until_its_reset():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ephemerd.adapters.forges.github import wire
+from ephemerd.adapters.forges.github import runs, wire
 from ephemerd.adapters.kit.answer import Answer
 from ephemerd.domain.ids import JobKey, Scope
 from ephemerd.domain.job import ForgeStatus, Origin
@@ -116,12 +116,12 @@ def test_the_longest_name_and_most_labels_are_sent():
         ),
         (wire.get_repository("Acme/App.x"), "/repos/Acme/App.x", "GET /repos/{owner}/{repo}"),
         (
-            wire.list_runs("Acme/App.x", "queued"),
+            runs.list_runs("Acme/App.x", "queued"),
             "/repos/Acme/App.x/actions/runs?status=queued&exclude_pull_requests=true&per_page=100",
             "GET /repos/{owner}/{repo}/actions/runs",
         ),
         (
-            wire.list_jobs("Acme/App.x", 34),
+            runs.list_jobs("Acme/App.x", 34),
             "/repos/Acme/App.x/actions/runs/34/jobs?filter=latest&per_page=100",
             "GET /repos/{owner}/{repo}/actions/runs/{id}/jobs",
         ),
@@ -319,7 +319,7 @@ def test_a_page_of_runners_is_whole_or_not_understood():
             wire.read_runners(request, document(broken))
 
 
-RUN = wire.Run(1, "a/b", Origin())
+RUN = runs.Run(1, "a/b", Origin())
 
 
 def test_a_page_of_runs_keeps_the_case_of_the_repository():
@@ -331,8 +331,8 @@ def test_a_page_of_runs_keeps_the_case_of_the_repository():
             {"id": 4},
         ]
     }
-    found = wire.read_runs(wire.list_runs("acme/app", "queued"), document(page), "acme/app")
-    assert [(run.id, run.repository) for run in found] == [
+    found = runs.read_runs(runs.list_runs("acme/app", "queued"), document(page), "acme/app")
+    assert [(run.id, run.repository) for run in found.runs] == [
         (1, "Acme/App"),
         (2, "acme/app"),
         (3, "acme/app"),
@@ -362,22 +362,22 @@ TOLD = {"id": 1, "repository": OURS, "head_repository": OURS, "head_branch": "ma
     ],
 )
 def test_whose_work_a_run_is(fields, origin):
-    assert wire.read_origin(wire.get_run("acme/app", 1), document({**TOLD, **fields})) == origin
+    assert runs.read_origin(runs.get_run("acme/app", 1), document({**TOLD, **fields})) == origin
     page = document({"workflow_runs": [{**TOLD, **fields}]})
-    (run,) = wire.read_runs(wire.list_runs("acme/app", "queued"), page, "acme/app")
+    (run,) = runs.read_runs(runs.list_runs("acme/app", "queued"), page, "acme/app").runs
     assert run.origin == origin
 
 
 @pytest.mark.parametrize("ours", [None, {"id": 5}, {"id": 5, "private": "no"}])
 def test_a_run_that_does_not_say_whether_its_repository_is_private_is_not_understood(ours):
     with pytest.raises(RetryLater, match="private"):
-        wire.read_origin(wire.get_run("acme/app", 1), document({**TOLD, "repository": ours}))
+        runs.read_origin(runs.get_run("acme/app", 1), document({**TOLD, "repository": ours}))
 
 
 def test_jobs_of_a_listed_run_bear_what_the_run_tells():
-    run = wire.Run(1, "a/b", Origin(False, True, "wip", "path"))
+    run = runs.Run(1, "a/b", Origin(False, True, "wip", "path"))
     jobs = [{"id": 1, "workflow_name": "CI", "head_branch": "other"}, {"id": 2}]
-    first, second = wire.read_jobs(wire.list_jobs("a/b", 1), document({"jobs": jobs}), "github", run)
+    first, second = runs.read_jobs(runs.list_jobs("a/b", 1), document({"jobs": jobs}), "github", run)
     assert first.origin == Origin(False, True, "wip", "CI")
     assert second.origin == Origin(False, True, "wip", "path")
 
@@ -390,7 +390,7 @@ def test_a_page_of_jobs_leaves_out_what_is_no_usable_job():
         {"id": 4, "status": "completed", "labels": [], "runner_id": None, "conclusion": "success"},
         {"id": 5, "status": "queued", "labels": ["a\x1fb"]},
     ]
-    found = wire.read_jobs(wire.list_jobs("a/b", 1), document({"jobs": jobs}), "github", RUN)
+    found = runs.read_jobs(runs.list_jobs("a/b", 1), document({"jobs": jobs}), "github", RUN)
     assert [(report.key.id, report.status, report.runner_name) for report in found] == [
         (1, ForgeStatus.QUEUED, None),
         (3, ForgeStatus.IN_PROGRESS, "eph-a-b-1"),
@@ -422,9 +422,9 @@ READERS = [
     lambda answer: wire.read_registration(wire.register(REPO, "a", ("x",)), answer),
     lambda answer: wire.read_runner(wire.get_runner(REPO, 7), answer),
     lambda answer: wire.read_runners(wire.list_runners(REPO), answer),
-    lambda answer: wire.read_runs(wire.list_runs("a/b", "queued"), answer, "a/b"),
-    lambda answer: wire.read_jobs(wire.list_jobs("a/b", 1), answer, "github", RUN),
-    lambda answer: wire.read_origin(wire.get_run("a/b", 1), answer),
+    lambda answer: runs.read_runs(runs.list_runs("a/b", "queued"), answer, "a/b"),
+    lambda answer: runs.read_jobs(runs.list_jobs("a/b", 1), answer, "github", RUN),
+    lambda answer: runs.read_origin(runs.get_run("a/b", 1), answer),
     lambda answer: wire.read_job(wire.get_job(KEY), answer, KEY),
 ]
 
