@@ -83,10 +83,7 @@ class AppTokens:
         return app_wire.owner_of(account)
 
     async def token(self, account: str) -> str:
-        """Return a good token for the account, for the App's own a JWT; `Denied` where the App is not installed
-        there."""
-        if account == app_wire.APP:
-            return await self._jwt()
+        """Return a good token for the account; `Denied` where the App is not installed there."""
         owner = app_wire.owner_of(account)
         held = self._held.get(owner)
         if held is not None and self._monotonic() < held.renew:
