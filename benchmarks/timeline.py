@@ -20,7 +20,6 @@ import statistics
 import sys
 import tempfile
 from dataclasses import replace
-from typing import Any
 
 from playwright.async_api import Page, async_playwright
 from starlette.applications import Starlette
@@ -103,7 +102,7 @@ class Load:
         )
 
 
-async def measure(runners: int, chromium: str) -> dict[str, Any]:
+async def measure(runners: int, chromium: str) -> dict[str, float]:
     house = House()
     timeline = Timeline(house.daemon)
     timeline.begin()
@@ -124,7 +123,7 @@ async def measure(runners: int, chromium: str) -> dict[str, Any]:
         app = Starlette(routes=list(dashboard_routes(sources)))
         listener = Listener("benchmark", LocalOnly(app), bind_tcp("127.0.0.1", 0))
         await listener.start()
-        found = {"runners": runners, "events": load.events}
+        found: dict[str, float] = {"runners": runners, "events": load.events}
         try:
             async with async_playwright() as playwright:
                 with tempfile.TemporaryDirectory(prefix="ephemerd-bench-") as folder:
@@ -147,7 +146,7 @@ async def measure(runners: int, chromium: str) -> dict[str, Any]:
 async def first_paint(page: Page, url: str) -> float:
     await page.goto(url, wait_until="commit")
     await page.wait_for_selector("#tl[data-ready]")
-    times = await page.evaluate(
+    times: list[float] = await page.evaluate(
         "performance.getEntriesByName('timeline-first').map(one => one.startTime + one.duration)"
     )
     return round(times[0], 1)

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
+from ephemerd.app.daemon import Daemon
+from ephemerd.app.history import History
+from ephemerd.app.logs import Logs
+from ephemerd.app.operator import Operator
+from ephemerd.app.present import Present
+from ephemerd.app.queries import Queries
+from ephemerd.app.timeline import Timeline
 from ephemerd.ports.access import Role
 from ephemerd.web.access import access_of, require
 from ephemerd.web.dashboard.assets import asset_routes
 from ephemerd.web.dashboard.orders import OrderPages
 from ephemerd.web.dashboard.pages import Pages
 from ephemerd.web.dashboard.render import page, rendered
-from ephemerd.web.dashboard.sources import Sources, Viewer
+from ephemerd.web.dashboard.sources import Figures, Sources, Viewer
 
 FEED = "/api/v1/events"
+
+
+def dashboard_pages(
+    daemon: Daemon, queries: Queries, operator: Operator, figures: Figures, logs: Logs | None
+) -> Sequence[BaseRoute]:
+    """Build the dashboard of a daemon that does not run yet: its timeline is followed from here on."""
+    timeline = Timeline(daemon)
+    timeline.begin()
+    sources = Sources(queries, operator, Present(daemon), timeline, History(daemon), figures, logs)
+    return dashboard_routes(sources)
 
 
 def dashboard_routes(sources: Sources) -> list[Route]:
