@@ -17,7 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ephemerd import __version__
-from ephemerd.adapters.forges.github import make_forge, make_hook_admin, make_webhooks
+from ephemerd.adapters.forges.github import (
+    make_app_hook_admin,
+    make_delivery_logs,
+    make_forge,
+    make_hook_admin,
+    make_webhooks,
+)
 from ephemerd.adapters.forges.github.doctor import diagnose as look_at_forge
 from ephemerd.adapters.stores import sqlite
 from ephemerd.adapters.stores.sqlite import SqliteStore, open_journal
@@ -29,6 +35,7 @@ from ephemerd.adapters.telemetry.meter import Known
 from ephemerd.adapters.telemetry.metrics import Metrics
 from ephemerd.app import inspection
 from ephemerd.app import intake as deliveries
+from ephemerd.app.catchup import CatchUp
 from ephemerd.app.daemon import Daemon, Ports
 from ephemerd.app.exhaustion import Exhaustion
 from ephemerd.app.intake import Intake
@@ -36,6 +43,7 @@ from ephemerd.app.logs import Logs
 from ephemerd.app.operator import NotTaken, Operator
 from ephemerd.app.queries import Queries
 from ephemerd.app.reload import Prepared, Reloader
+from ephemerd.app.trail import RESULTS
 from ephemerd.app.writer import Unbootable
 from ephemerd.config import reload
 from ephemerd.config.effective import Effective, Examined
@@ -45,7 +53,7 @@ from ephemerd.domain.pool import SECOND
 from ephemerd.placing import Placing
 from ephemerd.ports.errors import Broken, Denied, NewerStore, PortError, StoreHeld
 from ephemerd.ports.forge import Forge
-from ephemerd.ports.hooks import HookAdmin
+from ephemerd.ports.hooks import AppHookAdmin, DeliveryLog, HookAdmin
 from ephemerd.ports.store import JournalEntry, Keep, Segment, SetAside, StoreSize
 from ephemerd.ports.views import ChangeView, FindingView
 from ephemerd.ports.webhooks import Webhooks
@@ -195,6 +203,7 @@ class Parts:
     operator: Operator
     metrics: Metrics
     placing: Placing
+    catch_up: CatchUp
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +380,7 @@ def _reloader(effective: Effective, parts: Parts, wishes: Wishes, manager: Notif
             place()
             parts.daemon.upkeep.keep = _keep(wanted)
             parts.intake.replace(hooks)
+            parts.catch_up.replace(_delivery_logs(wanted, parts.daemon.ports.forges))
             if not wishes.log_level:
                 set_level(wanted.settings.server.log_level)
 
@@ -426,7 +436,9 @@ def build(effective: Effective) -> Parts:
     queries = Queries(daemon, __version__)
     metrics.show(queries.snapshot)
     intake = Intake(hooks, daemon.inbox, metrics.meter)
-    return Parts(daemon, intake, queries, Operator(daemon), metrics, placing)
+    catch_up = CatchUp(daemon, intake, _delivery_logs(effective, forges))
+    daemon.accompany(catch_up)
+    return Parts(daemon, intake, queries, Operator(daemon), metrics, placing, catch_up)
 
 
 class _Epoch:
@@ -440,7 +452,7 @@ class _Epoch:
 
 def _known(effective: Effective) -> Known:
     runtimes = dict.fromkeys(pool.runtime for pool in effective.settings.pools.values())
-    return Known(tuple(effective.settings.forge), tuple(runtimes), deliveries.COUNTED)
+    return Known(tuple(effective.settings.forge), tuple(runtimes), deliveries.COUNTED, RESULTS)
 
 
 def _keep(effective: Effective) -> Keep:
@@ -488,6 +500,39 @@ async def hook_admins(effective: Effective) -> AsyncIterator[dict[str, HookAdmin
     finally:
         for forge in forges.values():
             await forge.close()
+
+
+@asynccontextmanager
+async def app_hook_admins(effective: Effective) -> AsyncIterator[dict[str, AppHookAdmin]]:
+    """Make what looks after the App's hook of each forge whose hook that is, by its name. Raises `PortError`s."""
+    forges = _forges(effective)
+    try:
+        yield {
+            name: make_app_hook_admin(forge)
+            for name, forge in forges.items()
+            if effective.settings.forge[name].webhook_owner == "app"
+        }
+    finally:
+        for forge in forges.values():
+            await forge.close()
+
+
+def _delivery_logs(effective: Effective, forges: Mapping[str, Forge]) -> list[DeliveryLog]:
+    """Make what reads back the deliveries of the hooks that tell us of jobs."""
+    logs: list[DeliveryLog] = []
+    for name, settings in effective.settings.forge.items():
+        if settings.discovery != "webhook" or name not in forges:
+            continue
+        scopes = tuple(scope for scope in effective.scopes() if scope.forge == name)
+        app = settings.webhook_owner == "app"
+        found = make_delivery_logs(forges[name], scopes, url=settings.webhook_url, app=app)
+        if not found:
+            logger.info(
+                "what cannot be delivered is not fetched: forge.%s.webhook_url is not set; the reconcile repairs it",
+                name,
+            )
+        logs += found
+    return logs
 
 
 def _hooks(effective: Effective, forges: list[str]) -> dict[str, Webhooks]:

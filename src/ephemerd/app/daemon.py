@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from ephemerd.app.executor import Executor
 from ephemerd.app.inbox import Inbox, Item
@@ -29,6 +29,7 @@ from ephemerd.ports.forge import Forge
 from ephemerd.ports.runtime import Runtime
 from ephemerd.ports.store import Keep, Store
 from ephemerd.ports.system import Clock, Meter
+from ephemerd.ports.views import RecoveryView
 
 logger = logging.getLogger(__name__)
 notes = logging.getLogger("ephemerd.core")
@@ -73,6 +74,7 @@ class Pulse:
     refused      what is wrong with the configuration that the last reload refused; "" where none was
     needs_restart  keys that were changed in the file and hold only after a restart
     exhausted    when a connection last had to wait for a file descriptor; None where none had
+    recoveries   how the fetching of failed deliveries goes, by the hook's name
     """
 
     started: int = 0
@@ -84,6 +86,19 @@ class Pulse:
     refused: str = ""
     needs_restart: tuple[str, ...] = ()
     exhausted: int | None = None
+    recoveries: dict[str, RecoveryView] = field(default_factory=dict)
+
+
+class Companion(Protocol):
+    """Something that goes on beside the loop, from the first commit until the ports are closed."""
+
+    def begin(self) -> None:
+        """Begin, as a task of the running loop."""
+        ...
+
+    async def close(self) -> None:
+        """End it. A second call does nothing."""
+        ...
 
 
 class Daemon:
@@ -117,6 +132,7 @@ class Daemon:
         self._executor: Executor | None = None
         self._measure = Measure(ports.meter, {pool.name: pool.runtime for pool in setup.pools})
         self._watchers: list[Watcher] = []
+        self._companions: list[Companion] = [self.upkeep]
         self._booted = asyncio.Event()
         self._ended = asyncio.Event()
         self._stopping = False
@@ -157,6 +173,10 @@ class Daemon:
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 
+    def accompany(self, companion: Companion) -> None:
+        """Have something go on beside the loop; to be said before `run`."""
+        self._companions.append(companion)
+
     async def open(self) -> None:
         """Open the store, load, and make everything ready to take events; nothing is sent yet."""
         ports = self.ports
@@ -181,7 +201,8 @@ class Daemon:
         the ports. Raises `Unbootable` where the core cannot begin with this store."""
         try:
             await self._group([])
-            self.upkeep.begin()
+            for companion in self._companions:
+                companion.begin()
             # Looked at just before each rest: whatever settles it later wakes the rest.
             while not (self._stopping and self._settled()):
                 await self._rest()
@@ -337,7 +358,8 @@ class Daemon:
             return
         self._stopping = True
         self.inbox.close()
-        await self.upkeep.close()
+        for companion in reversed(self._companions):
+            await companion.close()
         if self._executor is not None:
             await self._executor.close()
         ports: list[Runtime | Forge | Store] = [*self.ports.runtimes.values(), *self.ports.forges.values()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from enum import Enum
+from typing import Protocol
 
 from ephemerd.app.inbox import Fate, Inbox
 from ephemerd.core.events import JobReported
@@ -31,6 +32,8 @@ class Taken(Enum):
     NOT_STORED = "not_stored"
 
 
+MISSED = frozenset({"too_slow", "overloaded"})
+"""Of those below: the sender was turned away for our sake, and nobody knows yet whether it was the forge."""
 REFUSED = ("bad_signature", "malformed", "wrong_type", "too_large", "too_slow", "overloaded")
 """The other values of `result`: requests that never became a delivery."""
 
@@ -48,8 +51,22 @@ _BY_FATE = {
 }
 
 
+class Watch(Protocol):
+    """Hears how deliveries fare, by the forge's name."""
+
+    def heard(self, forge: str) -> None:
+        """A delivery was verified: the forge reaches us."""
+        ...
+
+    def missed(self, forge: str) -> None:
+        """A delivery may have been turned away that the forge will not repeat."""
+        ...
+
+
 class Intake:
     """Takes the deliveries of all configured forges, by the forge's name."""
+
+    watch: Watch | None
 
     def __init__(
         self, webhooks: Mapping[str, Webhooks], inbox: Inbox, meter: Meter, *, wait: float = STORE_WAIT
@@ -58,6 +75,7 @@ class Intake:
         self._inbox = inbox
         self._meter = meter
         self._wait = wait
+        self.watch = None
 
     def replace(self, webhooks: Mapping[str, Webhooks]) -> None:
         """Check deliveries with other secrets from now on; forges that are not named keep theirs."""
@@ -83,9 +101,11 @@ class Intake:
         except WrongType:
             self.refused(forge, "wrong_type")
             raise
+        if self.watch is not None:
+            self.watch.heard(forge)
         taken = Taken.UNUSED
         if delivery.report is not None:
-            taken = await self._store(forge, delivery, body)
+            taken = await self.bring(forge, delivery.id, JobReported(delivery.report, Told.WEBHOOK), body)
         event = delivery.event if delivery.event in EVENTS else "other"
         self._meter.count("webhooks_total", forge=forge, event=event, result=taken.value)
         return taken, delivery.unused
@@ -93,16 +113,23 @@ class Intake:
     def refused(self, forge: str, result: str) -> None:
         """Count a request that never became a delivery; its event's name is not to be believed."""
         self._meter.count("webhooks_total", forge=forge, event="unknown", result=result)
+        if self.watch is not None and result in MISSED:
+            self.watch.missed(forge)
 
     async def _read(self, webhooks: Webhooks, headers: Mapping[str, str], body: bytes) -> Delivery:
         if len(body) < LARGE:
             return webhooks.receive(headers, body)
         return await asyncio.to_thread(webhooks.receive, headers, body)
 
-    async def _store(self, forge: str, delivery: Delivery, body: bytes) -> Taken:
-        assert delivery.report is not None
-        event = JobReported(delivery.report, Told.WEBHOOK)
-        reply = self._inbox.offer(event, delivery=DeliveryId(forge, delivery.id), body=body)
+    async def bring(self, forge: str, delivery: str, event: JobReported, body: bytes) -> Taken:
+        """Store what a delivery told, under its id, so that it is handled once however it came."""
+        taken = await self._store(event, DeliveryId(forge, delivery), body)
+        if taken is Taken.NOT_STORED and self.watch is not None:
+            self.watch.missed(forge)
+        return taken
+
+    async def _store(self, event: JobReported, delivery: DeliveryId, body: bytes) -> Taken:
+        reply = self._inbox.offer(event, delivery=delivery, body=body)
         if reply is None:
             return Taken.NOT_STORED
         try:

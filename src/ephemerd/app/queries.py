@@ -99,6 +99,7 @@ class Queries:
             reasons.append(
                 ("degraded", "connections wait for file descriptors; raise LimitNOFILE of the daemon's unit")
             )
+        reasons += [("degraded", view.failing) for view in pulse.recoveries.values() if view.failing]
         size = daemon.upkeep.size
         if size is not None and size.disk_free is not None and size.disk_free < LITTLE:
             left = f"the disk of the store has {size.disk_free // 1024**2} MiB left"
@@ -145,6 +146,7 @@ class Queries:
             rates=self._rates(),
             needs_restart=pulse.needs_restart,
             storage=self._storage(),
+            recoveries=tuple(pulse.recoveries[name] for name in sorted(pulse.recoveries)),
         )
 
     def _storage(self) -> StorageView | None:

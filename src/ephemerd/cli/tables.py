@@ -44,6 +44,7 @@ def status_page(status: Plain) -> Page:
     for scope, at in status["reconciled"].items():
         ago = span((status["now"] - at) / 1_000) + " ago" if at else "not yet"
         rows.append(("reconciled", f"{clean(scope)}: {ago}"))
+    rows.extend(("deliveries", _recovery(one, status["now"])) for one in status.get("recoveries", ()))
     rows.extend(("rate limit", _rate(rate)) for rate in status["rates"])
     return Page([clean(health["status"]), points, Facts(rows)])
 
@@ -59,6 +60,15 @@ def daemon_state(status: Plain) -> str:
 def _mib(size: int) -> str:
     mib = size / 1024**2
     return f"{mib / 1024:.1f} GiB" if mib >= 1024 else f"{mib:.0f} MiB"
+
+
+def _recovery(one: Plain, now: int) -> str:
+    """Say how the fetching of failed deliveries goes for one hook."""
+    hook = clean(one["hook"])
+    if one["problem"]:
+        return f"{hook}: failed ones are not fetched: {clean(one['problem'])}"
+    looked = f"looked {span((now - one['looked']) / 1_000)} ago" if one["looked"] else "not looked yet"
+    return f"{hook}: {one['recovered']} fetched that had failed, {looked}"
 
 
 def _rate(rate: Plain) -> str:

@@ -72,6 +72,12 @@ class CrossCheck:
             )
         if forge.webhook_url is not None:
             hook = urlsplit(forge.webhook_url)
+        if forge.webhook_owner == "app" and forge.app_id is None:
+            self._wrong(
+                (*here, "webhook_owner"),
+                "is the App, and app_id names none",
+                'set app_id and private_key_file, or write "scope"',
+            )
             if (
                 hook.scheme not in {"http", "https"}
                 or not hook.hostname

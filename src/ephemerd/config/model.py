@@ -77,7 +77,13 @@ class ForgeSettings(Section):
     webhook_secret_file: SecretFile | None = Field(None, description="File with that secret.")
     webhook_url: Annotated[str, Kind("URL")] | None = Field(
         None,
-        description="Where the forge reaches this daemon, https://HOST/webhooks/NAME; for `ephemerd webhook` alone.",
+        description="Where the forge reaches this daemon, https://HOST/webhooks/NAME. `ephemerd webhook` makes the "
+        "hook that leads here, and the daemon fetches what could not be delivered by it.",
+    )
+    webhook_owner: Annotated[Literal["scope", "app"], Kind("scope or app")] = Field(
+        "scope",
+        description="Whose hook tells of jobs. scope: each repository or organization has one of its own. app: the "
+        "GitHub App's one hook tells of all scopes.",
     )
     discovery: Annotated[Literal["webhook", "poll", "scale-set"], Kind("webhook or poll")] = Field(
         "webhook",

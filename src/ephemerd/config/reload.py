@@ -18,7 +18,10 @@ from ephemerd.domain.pool import Pool, Setup
 
 PLACE = ("forge", "scope", "host", "runtime")
 ACCESS_KEYS = ("repositories", "repositories_denied", "forks", "workflows", "branches", "repository_runners")
-LIVE_FORGE_KEYS = ("scope", *ACCESS_KEYS, "webhook_url", "webhook_secret", "webhook_secret_file")
+LIVE_FORGE_KEYS = (
+    *("scope", *ACCESS_KEYS),
+    *("webhook_url", "webhook_owner", "webhook_secret", "webhook_secret_file"),
+)
 LIVE_SERVER_KEYS = ("log_level",)
 ABSENT = "unset"
 

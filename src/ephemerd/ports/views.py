@@ -390,6 +390,20 @@ class QuarantineView:
 
 
 @dataclass(frozen=True, slots=True)
+class RecoveryView:
+    """How the fetching of failed deliveries goes for one hook: `recovered` counts since the start, `looked` is when
+    the forge's list was last followed to its end. `problem` says why it cannot be read, `failing` that nothing comes
+    through, each with what to do; "" where all is well."""
+
+    hook: str
+    forge: str
+    looked: int | None
+    recovered: int
+    problem: str = ""
+    failing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StatusView:
     """The daemon at one moment. `jobs` and `runners` count by status and state, each value present.
 
@@ -423,6 +437,7 @@ class StatusView:
     rates: tuple[RateView, ...]
     needs_restart: tuple[str, ...] = ()
     storage: StorageView | None = None
+    recoveries: tuple[RecoveryView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

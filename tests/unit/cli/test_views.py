@@ -11,7 +11,7 @@ from ephemerd.cli.output import Table, clock, plain, span
 from ephemerd.cli.views import JOB_STATUSES, STATES
 from ephemerd.domain.job import JobStatus
 from ephemerd.domain.runner import RunnerState
-from ephemerd.ports.views import HealthView, RateView, StorageView
+from ephemerd.ports.views import HealthView, RateView, RecoveryView, StorageView
 from tests.unit.cli import views
 
 
@@ -40,6 +40,21 @@ def test_status_says_whose_limit_it_is_and_when_the_reserve_is_reached(cli, daem
     assert cli("status").out.splitlines()[-2:] == [
         f"rate limit: github acme core: 480 of 5000 calls left, back at {clock(views.NOW + 60_000)}; {kept}",
         f"rate limit: ghes core: 9 of 15 calls left, back at {clock(views.NOW)}",
+    ]
+
+
+def test_status_says_how_failed_deliveries_are_fetched(cli, daemon):
+    recoveries = (
+        RecoveryView("github/app", "github", views.NOW - 125_000, 7),
+        RecoveryView("ghes/repo:acme/app", "ghes", None, 0),
+        RecoveryView("ghes/org:acme", "ghes", None, 0, problem="it needs organization_hooks=read"),
+    )
+    daemon.on("GET", "status", (200, views.status(recoveries=recoveries)))
+    lines = [line for line in cli("status").out.splitlines() if line.startswith("deliveries:")]
+    assert lines == [
+        "deliveries: github/app: 7 fetched that had failed, looked 2m 5s ago",
+        "deliveries: ghes/repo:acme/app: 0 fetched that had failed, not looked yet",
+        "deliveries: ghes/org:acme: failed ones are not fetched: it needs organization_hooks=read",
     ]
 
 

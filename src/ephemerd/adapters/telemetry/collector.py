@@ -148,6 +148,19 @@ def _daemon(snapshot: Snapshot) -> Iterator[Metric]:
     for scope in dict.fromkeys(pool.scope for pool in snapshot.pools):
         listed.add_metric((scope,), status.reconciled.get(scope, 0) / 1000)
     yield listed
+    looked = _gauge(
+        "delivery_recovery_last_success_timestamp_seconds",
+        "When a hook's failed deliveries were last looked through, shell clock.",
+        ("hook",),
+    )
+    failing = _gauge(
+        "hook_failing", "1 while nothing that the forge sends by a hook comes through.", ("hook",)
+    )
+    for recovery in status.recoveries:
+        looked.add_metric((recovery.hook,), (recovery.looked or 0) / 1000)
+        failing.add_metric((recovery.hook,), int(bool(recovery.failing)))
+    yield looked
+    yield failing
     build = InfoMetricFamily(f"{PREFIX}_build", "The program.")
     build.add_metric((), {"version": status.version, "store": status.store})
     yield build

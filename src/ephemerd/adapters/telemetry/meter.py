@@ -21,11 +21,12 @@ DURATION = (10.0, 30.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 7200.0, 21600.0, 864
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Label values that are known when the daemon starts; `webhooks` are pairs (event, result)."""
+    """Label values that are known when the daemon starts; `webhooks` are pairs (event, result), `recovered` results."""
 
     forges: tuple[str, ...] = ()
     runtimes: tuple[str, ...] = ()
     webhooks: tuple[tuple[str, str], ...] = ()
+    recovered: tuple[str, ...] = ()
 
 
 class PrometheusMeter:
@@ -36,6 +37,12 @@ class PrometheusMeter:
         self._counters: Mapping[str, Counter] = {
             "webhooks_total": self._counter(
                 registry, "webhooks", "Deliveries by what became of them.", ("forge", "event", "result")
+            ),
+            "deliveries_recovered_total": self._counter(
+                registry,
+                "deliveries_recovered",
+                "Failed deliveries that were fetched from the forge's list, by what became of them.",
+                ("forge", "result"),
             ),
             "forge_requests_total": self._counter(
                 registry,
@@ -75,6 +82,8 @@ class PrometheusMeter:
         for forge in known.forges:
             for event, result in known.webhooks:
                 webhooks.labels(forge=forge, event=event, result=result)
+            for result in known.recovered:
+                self._counters["deliveries_recovered_total"].labels(forge=forge, result=result)
         for runtime in known.runtimes:
             self._histograms["runner_startup_seconds"].labels(runtime=runtime)
             self._histograms["probe_duration_seconds"].labels(probe=runtime)

@@ -17,6 +17,7 @@ from ephemerd.ports.views import (
     HostView,
     PoolView,
     RateView,
+    RecoveryView,
     Snapshot,
     StatusView,
     StorageView,
@@ -79,7 +80,12 @@ COUNTERS = {
     "abandoned_total|host=local": 3,
 }
 SNAPSHOT = Snapshot(STATUS, (POOL,), (HostView("local", 4, 1, 3, 0, False),), COUNTERS)
-KNOWN = Known(("github",), ("process",), (("workflow_job", "stored"), ("unknown", "too_large")))
+KNOWN = Known(
+    ("github",),
+    ("process",),
+    (("workflow_job", "stored"), ("unknown", "too_large")),
+    ("stored", "unreadable"),
+)
 
 
 @pytest.fixture
@@ -138,6 +144,7 @@ def test_the_names_of_the_contract_are_there(metrics):
         "forge_rate_limit_reset_timestamp_seconds",
         "probe_duration_seconds_bucket",
         "reconcile_last_success_timestamp_seconds",
+        "deliveries_recovered_total",
         "loop_heartbeat_timestamp_seconds",
         "draining",
         "build_info",
@@ -170,6 +177,7 @@ def test_known_label_sets_start_at_zero(metrics):
     assert value(metrics, "wasted_dispatches_total", pool="linux") == 0
     assert value(metrics, "jobs_finished_total", conclusion="success", pool="") == 0
     assert value(metrics, "webhooks_total", forge="github", event="workflow_job", result="stored") == 0
+    assert value(metrics, "deliveries_recovered_total", forge="github", result="unreadable") == 0
     assert value(metrics, "probe_duration_seconds_count", probe="process") == 0
 
 
@@ -255,3 +263,17 @@ def test_figures_are_the_samples_of_a_scrape(metrics):
     assert ("forge_request_duration_seconds_bucket", labels, 1.0) in figures
     assert ("draining", {}, 1.0) in figures
     assert not any(name.startswith("ephemerd") for name, _, _ in figures)
+
+
+def test_how_failed_deliveries_are_fetched_is_told_by_hook():
+    metrics = Metrics(KNOWN)
+    recoveries = (
+        RecoveryView("github/app", "github", 2500, 7),
+        RecoveryView("github/org:acme", "github", None, 0, failing="nothing comes through"),
+    )
+    metrics.show(lambda: replace(SNAPSHOT, status=replace(STATUS, recoveries=recoveries)))
+    name = "delivery_recovery_last_success_timestamp_seconds"
+    assert value(metrics, name, hook="github/app") == 2.5
+    assert value(metrics, name, hook="github/org:acme") == 0
+    assert value(metrics, "hook_failing", hook="github/app") == 0
+    assert value(metrics, "hook_failing", hook="github/org:acme") == 1

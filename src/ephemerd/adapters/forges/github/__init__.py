@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 from ephemerd.ports.applications import Catalogue
 from ephemerd.ports.errors import Denied
 from ephemerd.ports.forge import Forge
-from ephemerd.ports.hooks import HookAdmin
+from ephemerd.ports.hooks import AppHookAdmin, DeliveryLog, HookAdmin
 from ephemerd.ports.webhooks import Webhooks
 
 if TYPE_CHECKING:
     from ephemerd.adapters.forges.github.tokens import TokenSource
+    from ephemerd.domain.ids import Scope
 
 DEFAULT_URL = "https://api.github.com"
 
@@ -91,6 +92,38 @@ def make_hook_admin(forge: Forge) -> HookAdmin:
 
     assert isinstance(forge, GitHubForge), "made by make_forge"
     return GitHubHooks(forge.connection)
+
+
+def make_app_hook_admin(forge: Forge) -> AppHookAdmin:
+    """Make what looks after the App's hook at a GitHub that `make_forge` made as an App."""
+    from ephemerd.adapters.forges.github.client import GitHubForge
+    from ephemerd.adapters.forges.github.hooks import GitHubAppHook
+
+    assert isinstance(forge, GitHubForge), "made by make_forge"
+    return GitHubAppHook(forge.connection)
+
+
+def make_delivery_logs(
+    forge: Forge, scopes: tuple[Scope, ...], *, url: str | None, app: bool
+) -> tuple[DeliveryLog, ...]:
+    """Make what reads back the deliveries of the hooks by which a GitHub that `make_forge` made tells us of jobs.
+
+    `url`   where a scope's hook leads that is ours; without one there is no telling which it is
+    `app`   the App's own hook tells of all scopes, and no scope's hook is looked for
+    """
+    from ephemerd.adapters.forges.github.client import GitHubForge
+    from ephemerd.adapters.forges.github.deliveries import GitHubDeliveries
+
+    assert isinstance(forge, GitHubForge), "made by make_forge"
+    if app:
+        return (GitHubDeliveries(forge.connection, forge.name, scopes, app=True),)
+    if url is None:
+        return ()
+    return tuple(
+        GitHubDeliveries(forge.connection, forge.name, (scope,), url=url)
+        for scope in scopes
+        if scope.kind != "enterprise"  # GitHub has no such list for tokens of ours
+    )
 
 
 def make_catalogue(forge: Forge) -> Catalogue:

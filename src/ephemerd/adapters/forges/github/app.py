@@ -79,11 +79,14 @@ class AppTokens:
         self._ask = ask
 
     def holder(self, account: str) -> str:
-        """Return whose token serves an account's path: each installation has limits of its own."""
-        return app_wire.owner_of(account)
+        """Return whose token serves an account's path: each installation has limits of its own, and the App has."""
+        return app_wire.APP_HOLDER if account == app_wire.APP else app_wire.owner_of(account)
 
     async def token(self, account: str) -> str:
-        """Return a good token for the account; `Denied` where the App is not installed there."""
+        """Return a good token for the account, for the App's own a JWT; `Denied` where the App is not installed
+        there."""
+        if account == app_wire.APP:
+            return await self._jwt()
         owner = app_wire.owner_of(account)
         held = self._held.get(owner)
         if held is not None and self._monotonic() < held.renew:
@@ -92,6 +95,8 @@ class AppTokens:
 
     async def refused(self, account: str, token: str) -> bool:
         """Hear that GitHub refused this token; make another one, once. Return whether there is another."""
+        if account == app_wire.APP:
+            return False  # the next one would say the same of the same key
         owner = app_wire.owner_of(account)
         held = self._held.get(owner)
         if held is not None and held.token == token:
@@ -144,8 +149,7 @@ class AppTokens:
     async def _answer(self, request: Request) -> Answer:
         """Ask with a JWT; once more by the forge's clock where ours was off. Raises in a frame without the JWT."""
         assert self._ask is not None, "bind comes before the first call"
-        key = await asyncio.to_thread(self._read) if self._key is None else self._key
-        answer = await self._ask(request, app_wire.signed(self._app_id, key, self._now() + self._ahead))
+        answer = await self._ask(request, await self._jwt())
         ahead = faults.clock_ahead(answer.headers, self._now())
         if ahead is None or abs(ahead - self._ahead) <= SKEW_S:
             return answer
@@ -153,7 +157,11 @@ class AppTokens:
         log.warning("this machine's clock differs by %.0f s from GitHub's; set it right", ahead)
         if answer.status != 401:
             return answer
-        return await self._ask(request, app_wire.signed(self._app_id, key, self._now() + self._ahead))
+        return await self._ask(request, await self._jwt())
+
+    async def _jwt(self) -> str:
+        key = await asyncio.to_thread(self._read) if self._key is None else self._key
+        return app_wire.signed(self._app_id, key, self._now() + self._ahead)
 
     def _read(self) -> RSAPrivateKey:
         assert self._key_file is not None

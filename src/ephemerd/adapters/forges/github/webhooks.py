@@ -68,10 +68,7 @@ class GitHubWebhooks:
         event = text(headers.get("x-github-event"), 100)
         if event != USED:
             return Delivery(delivery, event, None, f"event {event}" if event else "no event name")
-        found = self._parse(_payload(headers.get("content-type"), body))
-        if isinstance(found, JobReport):
-            return Delivery(delivery, event, found)
-        return Delivery(delivery, event, None, found)
+        return carried(self.name, delivery, _payload(headers.get("content-type"), body))
 
     def _verify(self, given: str | None, body: bytes) -> None:
         if not given:
@@ -80,18 +77,30 @@ class GitHubWebhooks:
         if not hmac.compare_digest(given.encode("utf-8", "replace"), right.encode("ascii")):
             raise BadSignature("the signature does not fit; the hook's secret is not the configured one")
 
-    def _parse(self, document: bytes) -> JobReport | str:
-        payload = _read(document)
-        told = _repository(payload.repository)
-        repository = repository_name(told.full_name) if told is not None else None
-        if told is None or repository is None:
-            return "no repository"
-        try:
-            job = _decode_job(payload.workflow_job)
-        except (msgspec.DecodeError, RecursionError):
-            return "no job in the payload"  # null has been delivered: ubicloud/ubicloud#1287
-        report = job_report(job, self.name, repository, _action(payload.action))
-        return _with_origin(report, told) if isinstance(report, JobReport) else report
+
+def carried(forge: str, delivery: str, document: bytes) -> Delivery:
+    """Return what the payload of an event that we use carries; whoever calls knows where it is from.
+
+    Raises `Malformed` where it is no JSON object.
+    """
+    found = _parse(forge, document)
+    if isinstance(found, JobReport):
+        return Delivery(delivery, USED, found)
+    return Delivery(delivery, USED, None, found)
+
+
+def _parse(forge: str, document: bytes) -> JobReport | str:
+    payload = _read(document)
+    told = _repository(payload.repository)
+    repository = repository_name(told.full_name) if told is not None else None
+    if told is None or repository is None:
+        return "no repository"
+    try:
+        job = _decode_job(payload.workflow_job)
+    except (msgspec.DecodeError, RecursionError):
+        return "no job in the payload"  # null has been delivered: ubicloud/ubicloud#1287
+    report = job_report(job, forge, repository, _action(payload.action))
+    return _with_origin(report, told) if isinstance(report, JobReport) else report
 
 
 def _read(document: bytes) -> _Payload:
