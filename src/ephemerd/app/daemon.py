@@ -316,6 +316,8 @@ class Daemon:
         if isinstance(handled.item.event, Booted):
             self.pulse.epoch = self.executor.epoch = handled.item.event.epoch
             self._booted.set()
+        if isinstance(handled.item.event, MachineSlept):
+            self.executor.awoke()
         if isinstance(handled.item.event, Reconfigured):
             self._reconfigured(handled.item.event.setup)
         for note in handled.step.notes:
@@ -326,6 +328,8 @@ class Daemon:
         for kind, key, row in handled.step.changed:
             if kind == "runner" and (row is None or (isinstance(row, Runner) and row.state in FINAL)):
                 self.executor.forget(RunnerId(key))
+            elif kind == "job" and isinstance(row, Job):
+                self.executor.notice(row.key)
         self.executor.submit(handled.step.commands)
 
     def _reconfigured(self, setup: Setup) -> None:
@@ -337,8 +341,6 @@ class Daemon:
 
     def _runtime_for(self, pool: Pool) -> Runtime | None:
         """Find the runtime of a new pool among those that are there: of its kind, and rather of its host."""
-        if isinstance(handled.item.event, MachineSlept):
-            self.executor.awoke()
         state, found = self.core.state, None
         for name, runtime in self.ports.runtimes.items():
             if runtime.kind == pool.runtime:
@@ -349,8 +351,6 @@ class Daemon:
 
     def _settled(self) -> bool:
         return self.executor.running == 0 and (not len(self.inbox) or bool(self.pulse.error))
-            elif kind == "job" and isinstance(row, Job):
-                self.executor.notice(row.key)
 
     async def close(self) -> None:
         """Close the ports without waiting for anything; `run` does it at its end. A second call does nothing."""
