@@ -64,20 +64,15 @@ class CrossCheck:
                 vault,
                 "there is no secret to check deliveries with, so anybody could start runners",
             )
-        elif any(not scope.startswith("repo:") for scope in forge.scope):
-            self._wrong(
-                (*here, "discovery"),
-                "cannot list the jobs of a whole organization or enterprise",
-                'name its repositories as scopes, or write "webhook"',
-            )
-        if forge.webhook_url is not None:
-            hook = urlsplit(forge.webhook_url)
         if forge.webhook_owner == "app" and forge.app_id is None:
             self._wrong(
                 (*here, "webhook_owner"),
                 "is the App, and app_id names none",
                 'set app_id and private_key_file, or write "scope"',
             )
+        self._polled(here, forge)
+        if forge.webhook_url is not None:
+            hook = urlsplit(forge.webhook_url)
             if (
                 hook.scheme not in {"http", "https"}
                 or not hook.hostname
@@ -90,6 +85,27 @@ class CrossCheck:
                 )
         for scope in forge.scope if (*here, "scope") not in self.layers.stand_ins else ():
             self._repositories(here, forge, scope)
+
+    def _polled(self, here: KeyPath, forge: ForgeSettings) -> None:
+        """What is polled has to be a scope, and has to have repositories that can be found out (GitHub's reference)."""
+        known = {scope.lower() for scope in forge.scope}
+        for scope in forge.polled if (*here, "scope") not in self.layers.stand_ins else ():
+            if scope.lower() not in known:
+                self._wrong(
+                    (*here, "polled"),
+                    f"names {scope}, which is no scope of this forge",
+                    f"write one of {', '.join(forge.scope)}",
+                )
+        owners = [pattern.partition("/")[0] for pattern in forge.repositories if "/" in pattern]
+        if any(owner and "*" not in owner for owner in owners):
+            return
+        for scope in forge.scope:
+            if scope.startswith("enterprise:") and forge.is_polled(scope):
+                self._wrong(
+                    (*here, "repositories"),
+                    f"names no organization, and the repositories of {scope} cannot be listed without",
+                    'write its organizations there, such as ["acme/*"], or discovery = "webhook"',
+                )
 
     def _credential(self, here: KeyPath, forge: ForgeSettings, vault: Vault) -> None:
         """A token, or an App with its key; an App cannot see to an enterprise's runners (GitHub's reference)."""

@@ -109,7 +109,7 @@ class Effective:
             orphan_grace=grace if pool.orphan_grace is None else pool.orphan_grace,
             surplus_grace=pool.surplus_grace,
             job_timeout=pool.job_timeout,
-            observed=self.settings.forge[self.forge_of(name)].discovery == "webhook",
+            observed=not self.settings.forge[self.forge_of(name)].is_polled(self.scope_of(name).path),
             unlabelled=pool.unlabelled,
         )
 

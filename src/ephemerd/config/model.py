@@ -88,8 +88,11 @@ class ForgeSettings(Section):
     discovery: Annotated[Literal["webhook", "poll", "scale-set"], Kind("webhook or poll")] = Field(
         "webhook",
         description="How jobs are heard of. webhook: by deliveries, repaired by a listing every reconcile_every. poll: "
-        "by listings alone, without any port that the forge has to reach; repository scopes only. scale-set comes "
-        "later.",
+        "by listings alone, without any port that the forge has to reach. scale-set comes later.",
+    )
+    polled: Annotated[tuple[ScopeText, ...], Kind("list of scopes")] = Field(
+        (),
+        description='Those of its scopes that are polled although discovery is "webhook": ones that no hook tells of.',
     )
     runner_group: Annotated[str, Kind("name")] = Field(
         "Default",
@@ -120,6 +123,10 @@ class ForgeSettings(Section):
     repository_runners: OptionalPositiveCount = Field(
         None, description="Most runners that are made for one repository at a time, over all pools."
     )
+
+    def is_polled(self, scope: str) -> bool:
+        """Say whether jobs of a scope are heard of by listings alone."""
+        return self.discovery == "poll" or scope.lower() in {one.lower() for one in self.polled}
 
 
 class HostSettings(Section):

@@ -95,7 +95,9 @@ def compare(now: Running, wanted: Effective) -> Compared:
 
 def _heard(pool: Pool, texts: dict[str, str]) -> Pool:
     """How jobs are heard of stays as it was at the start, and with it what silence means."""
-    return replace(pool, observed=texts.get(f"forge.{pool.scope.forge}.discovery") == toml_value("webhook"))
+    here, scope = f"forge.{pool.scope.forge}", toml_value(pool.scope.path).lower()
+    told = texts.get(f"{here}.discovery") == toml_value("webhook")
+    return replace(pool, observed=told and scope not in texts.get(f"{here}.polled", "").lower())
 
 
 def _texts(effective: Effective) -> dict[str, str]:

@@ -120,11 +120,40 @@ def test_polling_needs_no_secret_and_leaves_the_pools_unobserved(bench):
     assert not pool.observed
 
 
-def test_an_organization_cannot_be_polled(bench):
+def test_an_organization_is_polled_by_its_repositories(bench):
     text = GOOD.replace('"repo:acme/app"', '"org:acme"').replace("scope", 'discovery = "poll"\nscope', 1)
+    (pool,) = bench.load(text).to_setup().pools
+    assert not pool.observed
+
+
+@pytest.mark.parametrize(
+    ("patterns", "found"), [("[]", False), ('["*"]', False), ('["*/app"]', False), ('["acme/*"]', True)]
+)
+def test_an_enterprise_is_polled_by_the_organizations_that_are_named(bench, patterns, found):
+    written = f'discovery = "poll"\nrepositories = {patterns}\nscope'
+    text = GOOD.replace('"repo:acme/app"', '"enterprise:big"').replace("scope", written, 1)
+    if found:
+        assert bench.findings(text) == []
+        return
     finding = bench.only(text)
-    assert finding.where.startswith("forge.github.discovery")
-    assert "name its repositories as scopes" in finding.todo
+    assert finding.where.startswith("forge.github.repositories")
+    assert "acme/*" in finding.todo
+
+
+def test_one_scope_is_polled_beside_another_that_a_hook_tells_of(bench):
+    text = GOOD.replace('"repo:acme/app"', '["org:acme", "repo:other/Tool"]')
+    text = text.replace("scope", 'polled = ["repo:Other/tool"]\nscope', 1)
+    text = text.replace("labels", 'scope = "org:acme"\nlabels', 1)
+    text += '\n[pools.other]\nscope = "repo:other/Tool"\nlabels = ["x"]\nruntime = "process"\n'
+    pools = {pool.name: pool.observed for pool in bench.load(text).to_setup().pools}
+    assert sorted(pools.values()) == [False, True]
+    assert not pools["other"]
+
+
+def test_what_is_polled_has_to_be_a_scope(bench):
+    finding = bench.only(GOOD.replace("scope", 'polled = ["repo:acme/lib"]\nscope', 1))
+    assert finding.where.startswith("forge.github.polled")
+    assert "repo:acme/app" in finding.todo
 
 
 def test_who_may_use_the_machines_reaches_the_core(bench):

@@ -188,3 +188,13 @@ def test_how_jobs_are_heard_of_waits_for_a_restart_and_so_does_what_silence_mean
     polled = load(folder, ("scope =", 'discovery = "poll"\nscope ='))
     again = compare(running(polled), load(folder))
     assert not again.setup.pools[0].observed
+
+
+def test_a_scope_that_is_polled_beside_others_stays_so_until_a_restart(folder):
+    polled = load(folder, ("scope =", 'polled = ["repo:acme/app"]\nscope ='))
+    assert not polled.to_setup().pools[0].observed
+    again = compare(running(polled), load(folder))
+    assert not by_key(again)["forge.github.polled"].applied
+    assert not again.setup.pools[0].observed
+    first = compare(running(load(folder)), polled)
+    assert first.setup.pools[0].observed
