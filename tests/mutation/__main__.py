@@ -62,8 +62,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="modules of the core; default: all")
     parser.add_argument("--folder", type=Path, help="keep copy and results here, and go on from them")
     parser.add_argument("--workers", type=int, default=1, help="trials at a time (default 1)")
-    parser.add_argument("--again", action="store_true", help="try what survived or was unclear once more")
-    parser.add_argument("--seconds", type=float, help="for a first look: end a trial after so many")
+    parser.add_argument("--again", action="store_true", help="try what survived once more")
+    parser.add_argument(
+        "--seconds", type=float, help="at most so much of tests a change, the quickest (default: all of them)"
+    )
     parser.add_argument(
         "--functions", action="store_true", help="leave out what works at import: it takes long"
     )
@@ -79,15 +81,15 @@ def mutate(wanted: argparse.Namespace, folder: Path) -> int:
     """Copy the tree, try the changes, compare with what is known; return an exit code."""
     tree = folder / "tree"
     _copy(tree)
-    _forget_what_changed(folder, tree, again=wanted.again)
-    if not (folder / "reach.json").exists():
+    measure = _forget_what_changed(folder, tree, wanted)
+    if measure != []:
         print("measuring which test reaches which line", flush=True)
-        _pytest(folder, tree, [], wanted)
+        _pytest(folder, tree, [], wanted, measure)
+        _remember(folder, tree)
     for name in wanted.modules:
-        _pytest(folder, tree, [name], wanted)
+        _pytest(folder, tree, [name], wanted, [])
         tally = Counter(line["outcome"] for line in _results(folder) if line["module"] == name)
-        unclear = f", {tally['unclear']} unclear" if tally["unclear"] else ""
-        print(f"{name}: {sum(tally.values())} changes, {tally['survived']} survived{unclear}", flush=True)
+        print(f"{name}: {sum(tally.values())} changes, {tally['survived']} survived", flush=True)
     results = [line for line in _results(folder) if line["module"] in wanted.modules]
     return _compare(wanted, results)
 
@@ -104,25 +106,52 @@ def _digest(*files: Path) -> str:
     return sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
 
 
-def _forget_what_changed(folder: Path, tree: Path, *, again: bool) -> None:
-    """Keep the results of an earlier run whose module is as it was; `again`: only what was noticed."""
-    digests = {file.stem: _digest(file) for file in sorted((tree / "src/ephemerd/core").glob("*.py"))}
-    tests = _digest(*sorted((tree / "tests/unit/core").rglob("*.py")))
-    state = folder / "state.json"
-    old: dict[str, Any] = {"modules": {}, "tests": ""}
-    if state.exists():
-        old = json.loads(state.read_text())
-    kept = [
+def _state(tree: Path) -> dict[str, Any]:
+    """Return what results and measurements rest on: digests by module, by file of tests, and of the rest."""
+    core, tests = tree / "src/ephemerd/core", tree / "tests/unit/core"
+    rest = [*(tree / "src/ephemerd/domain").rglob("*.py"), *tests.rglob("*.py")]
+    return {
+        "modules": {file.stem: _digest(file) for file in sorted(core.glob("*.py"))},
+        "tests": {file.name: _digest(file) for file in sorted(tests.glob("test_*.py"))},
+        "rest": _digest(*sorted(file for file in rest if not file.name.startswith("test_"))),
+    }
+
+
+def _forget_what_changed(folder: Path, tree: Path, wanted: argparse.Namespace) -> list[str] | None:
+    """Drop results whose module changed, with `again` also survivors; return what is to be measured anew.
+
+    What a test reaches holds as long as neither it nor what it runs is another: the files of tests that
+    changed are returned, or None where all have to be measured.
+    """
+    now, old = _state(tree), _read(folder / "state.json")
+    results = [
         line
         for line in _results(folder)
-        if old["modules"].get(line["module"]) == digests.get(line["module"])
-        and not (again and line["outcome"] in ("survived", "unclear"))
+        if _same(_read(folder / "tried.json"), now["modules"], line["module"])
+        and not (wanted.again and line["module"] in wanted.modules and line["outcome"] == "survived")
     ]
-    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept)
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in results)
     (folder / "results.jsonl").write_text(text, encoding="utf-8")
-    if old["tests"] != tests or old["modules"] != digests:
+    (folder / "tried.json").write_text(json.dumps(now["modules"]))
+    if old.get("modules") != now["modules"] or old.get("rest") != now["rest"]:
         (folder / "reach.json").unlink(missing_ok=True)
-    state.write_text(json.dumps({"modules": digests, "tests": tests}))
+    if not (folder / "reach.json").exists():
+        return None
+    names = sorted({*old["tests"], *now["tests"]})
+    return [name for name in names if not _same(old["tests"], now["tests"], name)]
+
+
+def _same(old: dict[str, Any], new: dict[str, Any], name: str) -> bool:
+    return old.get(name) == new.get(name)
+
+
+def _remember(folder: Path, tree: Path) -> None:
+    (folder / "state.json").write_text(json.dumps(_state(tree)))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    return found
 
 
 def _results(folder: Path) -> list[dict[str, str]]:
@@ -131,11 +160,14 @@ def _results(folder: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def _pytest(folder: Path, tree: Path, modules: list[str], wanted: argparse.Namespace) -> None:
+def _pytest(
+    folder: Path, tree: Path, modules: list[str], wanted: argparse.Namespace, measure: list[str] | None
+) -> None:
     plan = folder / "plan.json"
     tried = [line["name"] for line in _results(folder)]
     wishes = {"workers": wanted.workers, "functions": wanted.functions, "seconds": wanted.seconds}
-    plan.write_text(json.dumps(wishes | {"folder": str(folder), "modules": modules, "tried": tried}))
+    work = {"folder": str(folder), "modules": modules, "tried": tried, "measure": measure}
+    plan.write_text(json.dumps(wishes | work))
     command = [sys.executable, "-B", "-m", "pytest", "-q", "-p", "tests.mutation.trial"]
     command += ["--mutation-plan", str(plan), "-p", "no:cacheprovider", "-p", "no:randomly", "--no-header"]
     command += ["--assert=plain", "--tb=no", "-s", "-o", "timeout=0", "tests/unit/core"]
@@ -155,23 +187,20 @@ def _compare(wanted: argparse.Namespace, results: list[dict[str, str]]) -> int:
     }
     alive = [line["name"] for line in results if line["outcome"] == "survived"]
     new = [name for name in alive if name not in known.reasons]
-    unclear = [line["name"] for line in results if line["outcome"] == "unclear"]
-    noticed = {line["name"] for line in results} - {*alive, *unclear}
+    noticed = {line["name"] for line in results} - {*alive}
     gone = [
         name
         for name in known.reasons
         if (module := name.partition(".")[0]) in names and (name in noticed or name not in names[module])
     ]
-    if wanted.write and not unclear:
+    if wanted.write:
         _write(known, results, alive, gone)
     for name in new:
         print(f"survived, and nobody has explained it: {name}")
     for name in gone:
         print(f"explained in survivors.toml, but noticed or no more: {name}")
-    for name in unclear:
-        print(f"unclear, not noticed within --seconds: {name}")
     print(f"{len(results)} changes, {len(alive)} survived, {len(alive) - len(new)} of these explained")
-    return 1 if new or gone or unclear else 0
+    return 1 if new or gone else 0
 
 
 def _write(known: Survivors, results: list[dict[str, str]], alive: list[str], gone: list[str]) -> None:

@@ -55,7 +55,7 @@ class Mutant:
 
     function   (qualified name, first line) of the outermost function, as its code object says them
     line       where the change is
-    tree       makes the whole changed module
+    tree       makes the changed module; of a change within a function, the statement of the module around it
     """
 
     name: str
@@ -69,6 +69,7 @@ def mutants(module: str, source: str) -> Iterator[Mutant]:
     """Yield every change of a module's source, in an order that depends on the source alone."""
     tree = ast.parse(source)
     parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
+    alone = {statement: ast.Module([statement], []) for statement in tree.body}
     seen: Counter[str] = Counter()
     for node in ast.walk(tree):
         if _skipped(node, parents):
@@ -82,7 +83,10 @@ def mutants(module: str, source: str) -> Iterator[Mutant]:
             seen[name] += 1
             if seen[name] > 1:
                 name += f" #{seen[name]}"
-            yield Mutant(name, module, function, getattr(node, "lineno", 1), partial(_put, tree, node, other))
+            whole = tree if function is None else alone[_statement_of_module(node, parents)]
+            yield Mutant(
+                name, module, function, getattr(node, "lineno", 1), partial(_put, whole, node, other)
+            )
 
 
 # -- what may be changed ----------------------------------------------------------------------------
@@ -227,6 +231,13 @@ def _statement(node: ast.AST, parents: Parents) -> ast.AST:
     while not isinstance(here, ast.stmt | ast.match_case):
         here = parents[here]
     return here
+
+
+def _statement_of_module(node: ast.AST, parents: Parents) -> ast.stmt:
+    here = node
+    while not isinstance(parents[here], ast.Module):
+        here = parents[here]
+    return cast(ast.stmt, here)
 
 
 class _Swap(ast.NodeTransformer):

@@ -2,8 +2,9 @@
 
 A change inside a function is tried by giving the function other code, so that the tests need not be collected
 anew. One that works when its module is imported is tried in a process forked before the collection. A trial
-runs only the tests that reach the changed line, the quickest first, and ends at the first that fails.
-Which test reaches which line is measured once, in a process of its own.
+runs only the tests that reach the changed line and ends at the first that fails: first those that have noticed
+most changes of the same function, then the quickest. Which test reaches which line is measured in a process of
+its own, for all tests once, and then for the files that changed.
 
     pytest -p tests.mutation.trial --mutation-plan plan.json tests/unit/core
 """
@@ -12,11 +13,15 @@ from __future__ import annotations
 
 import gc
 import json
+import mmap
 import os
 import resource
+import signal
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
@@ -31,11 +36,14 @@ from hypothesis import Phase, settings
 from tests.mutation.mutants import Mutant, mutants
 
 PACKAGE = "ephemerd.core"
-SLOW = 4.0
+SLOW = 1.0
 """A test that takes longer (s) is not used: its place is in the ordinary run."""
 
-NOTICED, SURVIVED, UNCLEAR = 1, 0, 3
-OUTCOME = {NOTICED: "killed", SURVIVED: "survived", UNCLEAR: "unclear"}
+MEMORY = 4 << 30
+"""Bytes that a trial may take: a change can make a loop that fills the memory."""
+
+NOTICED, SURVIVED = 1, 0
+OUTCOME = {NOTICED: "killed", SURVIVED: "survived"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,7 +59,8 @@ class Trials:
 
     plan   folder: where `reach.json` and `results.jsonl` are kept; modules: what to change, in this order;
            tried: names of changes that need no new trial; workers: how many trials at a time;
-           functions: whether what works at import is left out; seconds: how long a trial may take, or None
+           functions: whether what works at import is left out; seconds: so much time of tests a change, or
+           None for all of them; measure: files of tests whose reach is to be measured, None for all of them
     """
 
     def __init__(self, plan: dict[str, Any]) -> None:
@@ -60,9 +69,11 @@ class Trials:
         self.functions_alone = bool(plan["functions"])
         self.seconds: float | None = plan["seconds"]
         self.tried = set(plan["tried"])
-        self.running: dict[int, tuple[Mutant, float]] = {}
-        self.forked: Mutant | None = None
+        self.measured: list[str] | None = plan["measure"]
+        self.running: dict[int, Trial] = {}
+        self.forked: Trial | None = None
         self.reach: dict[str, Any] = {}
+        self.hits: dict[tuple[str, Any], Counter[str]] = defaultdict(Counter)
 
     # -- the course of a run -------------------------------------------------------------------------
 
@@ -78,12 +89,13 @@ class Trials:
         )
         settings.load_profile("mutation")
         reach = self.folder / "reach.json"
-        if not reach.exists():
+        if reach.exists():
+            self.reach = json.loads(reach.read_text())
+        if self.measured != []:
             return  # this run measures
-        self.reach = json.loads(reach.read_text())
         assert PACKAGE not in sys.modules, "the package was imported before its changes could be tried"
         for mutant in () if self.functions_alone else self._left(inside=False):
-            if self._fork(mutant, limit=30 + 3 * sum(self.reach["seconds"].values())):
+            if self._fork(Trial(mutant, self.tests_for(mutant)), 30):
                 sys.meta_path.insert(0, Changed(mutant))
                 return
         self._wait(0)
@@ -91,7 +103,7 @@ class Trials:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         if self.forked is not None:
-            items[:] = self._chosen(items, self.forked)
+            items[:] = sorted_as(items, self.forked.tests)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -100,18 +112,17 @@ class Trials:
                 os._exit(NOTICED)
             raise session.Failed("the tests cannot be collected")
         if self.forked is not None:
-            run(session.items, self.seconds)
-        if not self.reach:
+            run(session.items, self.forked)
+        if self.measured != []:
             self._measure(session)
             return True
         live = functions()
         gc.freeze()  # what is there already need not be looked through by every trial
         for mutant in self._left(inside=True):
-            chosen = self._chosen(session.items, mutant)
-            limit = 10 + 3 * sum(self.reach["seconds"][item.nodeid] for item in chosen)
-            if self._fork(mutant, limit):
+            trial = Trial(mutant, self.tests_for(mutant))
+            if self._fork(trial, 5):
                 give(mutant, live)
-                run(chosen, self.seconds)
+                run(sorted_as(session.items, trial.tests), trial)
         self._wait(0)
         return True
 
@@ -124,20 +135,29 @@ class Trials:
     # -- which tests ---------------------------------------------------------------------------------
 
     def _measure(self, session: pytest.Session) -> None:
-        """Run every test once and keep what it reaches and how long it takes."""
+        """Run tests once and keep what each reaches and how long it takes."""
         measured = [str(source_of("x").parent / "*")]
         cover = coverage.Coverage(data_file=None, include=measured, branch=False, config_file=False)
         seconds: dict[str, float] = {}
-        failures = Failures(session)
+        failures, too_slow = Failures(session), set()
         slow = self.folder / "slow.json"
         left_out = set(json.loads(slow.read_text())) if slow.exists() else set()
-        session.items[:] = [item for item in session.items if item.nodeid not in left_out]
+        session.items[:] = [
+            item
+            for item in session.items
+            if item.nodeid not in left_out
+            and (self.measured is None or file_of(item.nodeid) in self.measured)
+        ]
         cover.start()
         for place, item in enumerate(session.items):
             cover.switch_context(item.nodeid)
-            began = time.process_time()
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following(session.items, place))
+            began, failed = time.process_time(), failures.count
+            with ended_after(SLOW) as ended:
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following(session.items, place))
             seconds[item.nodeid] = time.process_time() - began
+            if ended:
+                too_slow.add(item.nodeid)
+                failures.count = failed
         cover.stop()
         if failures.count:
             raise session.Failed(f"{failures.count} tests fail before anything is changed")
@@ -149,22 +169,34 @@ class Trials:
             }
             for module in all_modules()
         }
-        slow.write_text(json.dumps(sorted({*left_out, *(name for name, s in seconds.items() if s > SLOW)})))
-        (self.folder / "reach.json").write_text(json.dumps({"seconds": seconds, "lines": lines}))
+        slow.write_text(json.dumps(sorted({*left_out, *too_slow})))
+        new = {"seconds": seconds, "lines": lines}
+        if self.measured is not None:
+            new = merged(self.reach, new, self.measured)
+        (self.folder / "reach.json").write_text(json.dumps(new))
 
-    def _chosen(self, items: Sequence[pytest.Item], mutant: Mutant) -> list[pytest.Item]:
-        """Return the tests that can notice a change: those of the module's own file first."""
+    def tests_for(self, mutant: Mutant) -> dict[str, float]:
+        """Return the tests that may notice a change, in the order of a trial, and the seconds that each takes.
+
+        Where the time of a trial is bounded, the tests of the module's own files come before others, and quick
+        ones before slow ones. Which tests are run does not depend on what other trials found; their order does.
+        """
         seconds: dict[str, float] = self.reach["seconds"]
-        own = f"test_{mutant.module}"
+        own = f"/test_{mutant.module}"
         if mutant.function is None:
             names = set(seconds)
         else:
             lines = self.reach["lines"][mutant.module]
             names = set(lines.get(str(mutant.line), ())) or self._of_function(mutant)
-        chosen = [
-            item for item in items if item.nodeid in names and seconds.get(item.nodeid, SLOW + 1) <= SLOW
-        ]
-        return sorted(chosen, key=lambda item: (own not in item.nodeid, seconds[item.nodeid], item.nodeid))
+        quick = [name for name in names if seconds.get(name, SLOW + 1) <= SLOW]
+        chosen, left = [], float("inf") if self.seconds is None else self.seconds
+        for name in sorted(quick, key=lambda name: (own not in name, seconds[name], name)):
+            if seconds[name] <= left:
+                chosen.append(name)
+                left -= seconds[name]
+        hits = self.hits[mutant.module, mutant.function]
+        chosen.sort(key=lambda name: -hits[name])
+        return {name: seconds[name] for name in chosen}
 
     def _of_function(self, mutant: Mutant) -> set[str]:
         """The tests that reach a function: a line in the middle of a statement bears no mark."""
@@ -177,20 +209,25 @@ class Trials:
 
     # -- processes -----------------------------------------------------------------------------------
 
-    def _fork(self, mutant: Mutant, limit: float) -> bool:
-        """Start a trial that may use `limit` seconds of a processor; return whether this is the trial."""
+    def _fork(self, trial: Trial, more: int) -> bool:
+        """Start a trial; return whether this process is it.
+
+        It may use three times the processor's time of its tests, and `more` seconds.
+        """
         self._wait(self.workers - 1)
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
         if pid:
-            self.running[pid] = (mutant, time.monotonic())
+            self.running[pid] = trial
             return False
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)
-        resource.setrlimit(resource.RLIMIT_CPU, (int(limit) + 1, int(limit) + 2))
-        self.running, self.forked = {}, mutant
+        limit = more + int(3 * sum(trial.tests.values()))
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        self.running, self.forked = {}, trial
         return True
 
     def _wait(self, most: int) -> None:
@@ -199,17 +236,36 @@ class Trials:
             pid, status = os.wait()
             if pid not in self.running:
                 continue
-            mutant, began = self.running.pop(pid)
+            trial = self.running.pop(pid)
+            mutant, by = trial.mutant, trial.noticed_by()
             code = os.waitstatus_to_exitcode(status)
+            self.hits[mutant.module, mutant.function][by] += 1
             line = {
                 "name": mutant.name,
                 "module": mutant.module,
                 "line": mutant.line,
                 "outcome": OUTCOME.get(code, "endless" if code < 0 else "killed"),
-                "seconds": round(time.monotonic() - began, 2),
+                "seconds": round(time.monotonic() - trial.began, 2),
+                "by": by,
             }
             with (self.folder / "results.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+class Trial:
+    """One change and the tests that it is tried with; the forked process says here which of them failed."""
+
+    def __init__(self, mutant: Mutant, tests: dict[str, float]) -> None:
+        self.mutant, self.tests, self.began = mutant, tests, time.monotonic()
+        self._shared = mmap.mmap(-1, 4)  # anonymous memory, which a fork shares
+
+    def say(self, test: str) -> None:
+        self._shared[:] = (list(self.tests).index(test) + 1).to_bytes(4, "little")
+
+    def noticed_by(self) -> str:
+        """Return the test that failed, or nothing where none has."""
+        place = int.from_bytes(self._shared[:], "little")
+        return list(self.tests)[place - 1] if place else ""
 
 
 class Changed(MetaPathFinder, Loader):
@@ -238,20 +294,65 @@ class Failures:
         self.count += report.failed
 
 
-def run(items: Sequence[pytest.Item], seconds: float | None) -> NoReturn:
-    """Run tests until one fails or the time of the processor is used up; end the process so as to say which."""
+def run(items: Sequence[pytest.Item], trial: Trial) -> NoReturn:
+    """Run tests until one fails, and say which; end the process with what came of it."""
     failures = Failures(items[0].session) if items else None
     for place, item in enumerate(items):
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following(items, place))
         if failures is not None and failures.count:
+            trial.say(item.nodeid)
             os._exit(NOTICED)
-        if seconds is not None and time.process_time() > seconds:
-            os._exit(UNCLEAR)
     os._exit(SURVIVED)
 
 
 def following(items: Sequence[pytest.Item], place: int) -> pytest.Item | None:
     return items[place + 1] if place + 1 < len(items) else None
+
+
+class TooSlow(BaseException):
+    """Ends a test; no `Exception`, so that hypothesis does not take it for a finding."""
+
+
+@contextmanager
+def ended_after(seconds: float) -> Iterator[list[TooSlow]]:
+    """End what runs within after so many seconds of the processor; the list says afterwards whether it was."""
+    raised: list[TooSlow] = []
+
+    def end(*_: object) -> None:
+        raised.append(TooSlow())
+        raise raised[-1]
+
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield raised
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def sorted_as(items: Sequence[pytest.Item], names: Iterable[str]) -> list[pytest.Item]:
+    """Return the items of these names, in the order of the names."""
+    by_name = {item.nodeid: item for item in items}
+    return [by_name[name] for name in names if name in by_name]
+
+
+def file_of(test: str) -> str:
+    """Return the name of the file that holds a test."""
+    return test.partition("::")[0].rpartition("/")[2]
+
+
+def merged(old: dict[str, Any], new: dict[str, Any], files: Sequence[str]) -> dict[str, Any]:
+    """Return what the tests reach, where those of some files were measured anew, or are no more."""
+    kept = {name: seconds for name, seconds in old["seconds"].items() if file_of(name) not in files}
+    lines = {
+        module: {line: [name for name in names if name in kept] for line, names in rows.items()}
+        for module, rows in old["lines"].items()
+    }
+    for module, rows in new["lines"].items():
+        for line, names in rows.items():
+            lines[module].setdefault(line, []).extend(names)
+    return {"seconds": kept | new["seconds"], "lines": lines}
 
 
 def all_modules() -> list[str]:

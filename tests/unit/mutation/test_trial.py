@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib import util
+from pathlib import Path
 
 import pytest
 
@@ -55,3 +56,86 @@ def test_a_change_at_import_is_made_by_the_import() -> None:
         sys.modules["ephemerd.core.decision"] = kept
     assert changed.VETO.destroys
     assert not decision.VETO.destroys
+
+
+# which tests, and in which order
+
+OWN, OTHER = "tests/unit/core/test_line.py", "tests/unit/core/test_jobs.py"
+SECONDS = {
+    f"{OWN}::test_slow": 1.5,
+    f"{OWN}::test_quick": 0.5,
+    f"{OTHER}::test_near": 0.25,
+    f"{OTHER}::test_far": 0.125,
+    f"{OTHER}::test_long": 0.75,
+    f"{OWN}::test_endless": trial.SLOW + 1,
+}
+
+
+def trials(tmp_path: Path, seconds: float | None) -> tuple[trial.Trials, Mutant]:
+    """Every test but the one far away reaches the change."""
+    source = trial.source_of("line").read_text(encoding="utf-8")
+    change = next(one for one in mutants("line", source) if one.function is not None)
+    plan = {"folder": str(tmp_path), "workers": 1, "modules": ["line"], "functions": True}
+    found = trial.Trials(plan | {"seconds": seconds, "tried": [], "measure": []})
+    names = [name for name in SECONDS if "far" not in name]
+    found.reach = {"seconds": SECONDS, "lines": {"line": {str(change.line): names}}}
+    return found, change
+
+
+@pytest.mark.parametrize(
+    ("seconds", "chosen"),
+    [
+        (None, ["test_quick", "test_slow", "test_near", "test_long"]),
+        (2.25, ["test_quick", "test_slow", "test_near"]),
+        (1.5, ["test_quick", "test_near", "test_long"]),
+        (0.3, ["test_near"]),
+    ],
+)
+def test_own_tests_come_first_and_the_quick_ones_before_the_slow(
+    tmp_path: Path, seconds: float | None, chosen: list[str]
+) -> None:
+    found, change = trials(tmp_path, seconds)
+    assert [name.partition("::")[2] for name in found.tests_for(change)] == chosen
+
+
+def test_what_noticed_a_change_of_the_function_is_tried_first_the_next_time(tmp_path: Path) -> None:
+    found, change = trials(tmp_path, 2.25)
+    before = found.tests_for(change)
+    found.hits[change.module, change.function].update({f"{OTHER}::test_near": 1, f"{OTHER}::test_long": 9})
+    after = found.tests_for(change)
+    assert next(iter(after)) == f"{OTHER}::test_near"
+    assert after == before, "which tests are run does not depend on other trials"
+
+
+def test_a_forked_process_says_which_test_failed(tmp_path: Path) -> None:
+    found, change = trials(tmp_path, None)
+    one = trial.Trial(change, found.tests_for(change))
+    assert one.noticed_by() == ""
+    one.say(f"{OTHER}::test_near")
+    assert one.noticed_by() == f"{OTHER}::test_near"
+
+
+def test_what_changed_files_reach_takes_the_place_of_what_they_reached() -> None:
+    old = {
+        "seconds": {f"{OWN}::a": 1.0, f"{OWN}::gone": 1.0, f"{OTHER}::b": 2.0},
+        "lines": {"line": {"5": [f"{OWN}::a", f"{OTHER}::b"], "6": [f"{OWN}::gone"]}},
+    }
+    new = {"seconds": {f"{OWN}::a": 3.0}, "lines": {"line": {"6": [f"{OWN}::a"], "7": [f"{OWN}::a"]}}}
+    assert trial.merged(old, new, ["test_line.py"]) == {
+        "seconds": {f"{OTHER}::b": 2.0, f"{OWN}::a": 3.0},
+        "lines": {"line": {"5": [f"{OTHER}::b"], "6": [f"{OWN}::a"], "7": [f"{OWN}::a"]}},
+    }
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+def test_a_test_that_takes_too_long_is_ended() -> None:
+    with pytest.raises(trial.TooSlow), trial.ended_after(0.02) as ended:
+        spin()
+    assert len(ended) == 1
+    with trial.ended_after(60) as ended:
+        pass
+    assert ended == []
