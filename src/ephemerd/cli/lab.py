@@ -90,7 +90,9 @@ def forge_sim(
         float,
         typer.Option("--time-scale", min=1.0, max=1_000.0, help="Divides all durations above 10 s."),
     ] = 1.0,
-    repository: Annotated[str, typer.Option("--repository", metavar="OWNER/NAME")] = "acme/app",
+    repository: Annotated[
+        str, typer.Option("--repository", metavar="OWNER/NAME", help="The one that it begins with.")
+    ] = "acme/app",
     truth: Annotated[
         Path | None, typer.Option("--truth", metavar="FILE", help="Write what really happened here.")
     ] = None,

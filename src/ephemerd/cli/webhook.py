@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from ephemerd.domain.ids import Scope
     from ephemerd.ports.hooks import Hook, HookAdmin
 
-app = typer.Typer(name="webhook", help="Look after the forge's hook.", no_args_is_help=True)
+app = typer.Typer(
+    name="webhook",
+    help="Look after the forge's hook.",
+    epilog="Example: ephemerd webhook install",
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
 USED = "workflow_job"
 TRIES = 8
 """A ping is looked for after a quarter of a second, and then after pauses that double: a minute in all."""
@@ -48,26 +55,26 @@ class _Place:
 Act = Callable[[_Place], Awaitable[tuple[str, bool]]]
 
 
-@app.command()
+@app.command(epilog="Example: ephemerd webhook install")
 def install(config: Config = None, as_json: Json = False) -> int:
     """Make or mend the hook of each scope; a secret that is missing is made and put into its file."""
     _make_secrets(config)
     return _each(config, _install, as_json=as_json)
 
 
-@app.command()
+@app.command(epilog="Example: ephemerd webhook status")
 def status(config: Config = None, as_json: Json = False) -> int:
     """Show the hook of each scope, and what is wrong with it."""
     return _each(config, _status, as_json=as_json)
 
 
-@app.command("test")
+@app.command("test", epilog="Example: ephemerd webhook test")
 def ping(config: Config = None, as_json: Json = False) -> int:
     """Have the forge send a ping to each hook, and say how it was answered."""
     return _each(config, _test, as_json=as_json)
 
 
-@app.command()
+@app.command(epilog="Example: ephemerd webhook remove")
 def remove(config: Config = None, as_json: Json = False) -> int:
     """Delete the hook of each scope; hooks at other addresses stay."""
     return _each(config, _remove, as_json=as_json)

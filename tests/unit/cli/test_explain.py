@@ -12,6 +12,7 @@ from tests.unit.cli import views
 
 RUNNER = "eph-k3v9-x7-7"
 JOB = "github/acme/app/42"
+SAYS = "which says: nobody needs it any more"
 FOUND = "a look inside found it at work (busy, by probe): a worker runs."
 EVIDENCE = (EvidenceView("busy", "probe", views.NOW - 5_500, "Runner.Worker, pid 12"),)
 LINES = [
@@ -54,8 +55,7 @@ def test_the_story_of_a_runner(cli, stories):
         f"{began[:10]}, 0s ago",
         f"{clock(views.NOW, fine=True)}  +0.0s    registered at the forge, registration 7",
         f"{clock(views.NOW + 1_500, fine=True)}  +1.5s    its job: a delivery said that the job is queued",
-        f"{clock(views.NOW + 2_500, fine=True)}  +2.5s    NOMINATED by rule surplus, number 2, which says: "
-        "nobody needs it any more",
+        f"{clock(views.NOW + 2_500, fine=True)}  +2.5s    NOMINATED by rule surplus, number 2, {SAYS}",
         f"{' ' * 25}- probe said busy, 8.0s before: Runner.Worker, pid 12",
         f"{' ' * 25}=> NOT DESTROYED: {FOUND[:-1]}",
     ]

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from ephemerd.adapters.telemetry.reference import LATER
 from ephemerd.cli.failure import Exit
 from ephemerd.cli.main import ENTRIES
 from ephemerd.config.keys import known_keys
@@ -18,8 +19,13 @@ from ephemerd.core.transitions import JOB_EDGES, RUNNER_EDGES
 from ephemerd.domain.runner import Rule, RunnerState
 
 ROOT = Path(__file__).resolve().parents[3]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-TEXTS = {file.name: file.read_text(encoding="utf-8") for file in DOCUMENTS}
+DOCS = ROOT / "docs"
+FILES = {
+    "README.md": ROOT / "README.md",
+    **{file.relative_to(DOCS).as_posix(): file for file in sorted(DOCS.glob("*.md"))},
+    **{file.relative_to(DOCS).as_posix(): file for file in sorted(DOCS.glob("reference/*.md"))},
+}
+TEXTS = {name: file.read_text(encoding="utf-8") for name, file in FILES.items()}
 
 
 def script() -> ModuleType:
@@ -37,6 +43,20 @@ DOCUMENTATION = script()
 @pytest.mark.parametrize(("file", "name", "make"), DOCUMENTATION.PARTS, ids=lambda value: str(value)[:20])
 def test_a_generated_part_is_up_to_date(file, name, make):
     assert TEXTS[file] == DOCUMENTATION.updated(TEXTS[file], name, make()), "run scripts/documentation.py"
+
+
+@pytest.mark.parametrize(("file", "make"), DOCUMENTATION.WHOLE, ids=lambda value: str(value)[:20])
+def test_a_generated_file_is_up_to_date(file, make):
+    assert (DOCS / file).read_text(encoding="utf-8") == make(), "run scripts/documentation.py"
+
+
+def test_the_metrics_that_come_later_are_those_that_the_core_counts():
+    counted = set()
+    for file in (ROOT / "src" / "ephemerd" / "core").glob("*.py"):
+        counted |= set(re.findall(r'\.count\(\s*"([a-z_]+)"', file.read_text(encoding="utf-8")))
+    page = set(re.findall(r"^\| `ephemerd_([a-z_]+)`", TEXTS["reference/metrics.md"], flags=re.MULTILINE))
+    assert {name if name.endswith("_total") else f"{name}_total" for name in counted} - page == set()
+    assert {name for name in LATER if name not in counted} == set()
 
 
 def test_what_is_outside_the_marks_stays():
@@ -61,7 +81,7 @@ def test_a_diagram_holds_each_edge_once(diagram, edges):
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_each_link_into_the_repository_leads_somewhere(name):
-    folder = ROOT if name == "README.md" else ROOT / "docs"
+    folder = FILES[name].parent
     links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)", TEXTS[name])
     assert [link for link in links if not (folder / link).exists()] == []
 

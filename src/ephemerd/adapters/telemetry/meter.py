@@ -73,6 +73,10 @@ class PrometheusMeter:
         histogram = self._histograms[name]
         (histogram.labels(**labels) if labels else histogram).observe(max(0.0, seconds))
 
+    def declared(self) -> tuple[Counter | Histogram, ...]:
+        """Return every metric, for its reference."""
+        return (*self._counters.values(), *self._histograms.values())
+
     @staticmethod
     def _counter(registry: CollectorRegistry, name: str, text: str, labels: Iterable[str]) -> Counter:
         return Counter(f"{PREFIX}_{name}", text, tuple(labels), registry=registry)
