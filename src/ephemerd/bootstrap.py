@@ -9,8 +9,8 @@ import asyncio
 import logging
 import os
 import signal
-import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -30,6 +30,7 @@ from ephemerd.adapters.stores.sqlite import SqliteStore, open_journal
 from ephemerd.adapters.system.clock import ShellClock
 from ephemerd.adapters.system.loopwatch import LoopWatch
 from ephemerd.adapters.system.notify import Notifier
+from ephemerd.adapters.system.tokenfile import TokenFile
 from ephemerd.adapters.telemetry.logs import HIDDEN, redacted, set_level, set_up_logging, wants_color
 from ephemerd.adapters.telemetry.meter import Known
 from ephemerd.adapters.telemetry.metrics import Metrics
@@ -38,11 +39,14 @@ from ephemerd.app import intake as deliveries
 from ephemerd.app.catchup import CatchUp
 from ephemerd.app.daemon import Daemon, Ports
 from ephemerd.app.exhaustion import Exhaustion
+from ephemerd.app.feed import Feed
 from ephemerd.app.intake import Intake
 from ephemerd.app.logs import Logs
 from ephemerd.app.operator import NotTaken, Operator
 from ephemerd.app.queries import Queries
 from ephemerd.app.reload import Prepared, Reloader
+from ephemerd.app.sessions import Failures, Sessions
+from ephemerd.app.tokens import Tokens
 from ephemerd.app.trail import RESULTS
 from ephemerd.app.writer import Unbootable
 from ephemerd.config import reload
@@ -57,10 +61,11 @@ from ephemerd.ports.hooks import AppHookAdmin, DeliveryLog, HookAdmin
 from ephemerd.ports.store import JournalEntry, Keep, Segment, SetAside, StoreSize
 from ephemerd.ports.views import ChangeView, FindingView
 from ephemerd.ports.webhooks import Webhooks
-from ephemerd.web.access import OnSocket
-from ephemerd.web.api import api_app, metrics_app
-from ephemerd.web.local import LocalOnly, names_this_machine
-from ephemerd.web.server import Listener, ListenFailed, bind_tcp, bind_unix
+from ephemerd.web.access import Keys
+from ephemerd.web.api import Api
+from ephemerd.web.dashboard.routes import dashboard_pages
+from ephemerd.web.server import Listener, ListenFailed
+from ephemerd.web.site import Addresses, bind
 from ephemerd.web.webhooks import webhook_app
 
 logger = logging.getLogger(__name__)
@@ -247,10 +252,12 @@ async def _serve(effective: Effective, wishes: Wishes) -> int:
         stack.callback(manager.close)
         stack.push_async_callback(parts.daemon.close)
         await _open(parts.daemon)
-        for listener in _bind(effective, parts, reloader, wishes.open_api):
+        feed = Feed(parts.daemon)
+        for listener in _bind(effective, parts, reloader, feed, wishes.open_api):
             await listener.start()
             stack.push_async_callback(listener.stop)
             logger.info("listening", extra={"fields": {"address": listener.address, "for": listener.name}})
+        stack.callback(feed.close)
         limit = effective.settings.server.loop_limit
         watch = LoopWatch(None if limit is None else limit / SECOND)
         stack.callback(watch.stop)
@@ -544,29 +551,55 @@ def _hooks(effective: Effective, forges: list[str]) -> dict[str, Webhooks]:
 
 
 def _bind(
-    effective: Effective, parts: Parts, reloader: Reloader | None, open_api: str | None
+    effective: Effective, parts: Parts, reloader: Reloader | None, feed: Feed, open_api: str | None
 ) -> list[Listener]:
-    """Bind every socket before any is served: a start that fails has answered nobody."""
-    server = effective.settings.server
+    server, forges = effective.settings.server, effective.settings.forge.values()
     assert server.api_socket is not None, "the effective configuration fills it in"
+
+    def address(text: str | None) -> tuple[str, int] | None:
+        return None if text is None else listen_address(text)
+
+    addresses = Addresses(
+        server.api_socket,
+        api=address(server.api_listen),
+        metrics=address(server.metrics_listen),
+        webhooks=address(
+            server.webhook_listen if any(one.discovery == "webhook" for one in forges) else None
+        ),
+        open_api=address(open_api),
+    )
     logs = Logs(parts.daemon, _hiding(effective))
-    api = api_app(parts.queries, parts.operator, parts.metrics.text, reloader=reloader, logs=logs)
-    bound: list[Listener] = []
+    api = Api(
+        parts.queries,
+        parts.operator,
+        parts.metrics.text,
+        version=__version__,
+        reloader=reloader,
+        logs=logs,
+        feed=feed,
+        pages=dashboard_pages(parts.daemon, parts.queries, parts.operator, parts.metrics.figures, logs),
+    )
     try:
-        if any(forge.discovery == "webhook" for forge in effective.settings.forge.values()):
-            webhooks = webhook_app(parts.intake, parts.queries)
-            bound.append(Listener("webhooks", webhooks, bind_tcp(*listen_address(server.webhook_listen))))
-        bound.append(Listener("api", OnSocket(api), bind_unix(server.api_socket), server.api_socket))
-        if server.metrics_listen is not None:
-            app = metrics_app(parts.queries, parts.metrics.text)
-            bound.append(Listener("metrics", app, bind_tcp(*listen_address(server.metrics_listen))))
-        if open_api is not None:
-            bound.append(Listener("open api", LocalOnly(api), _bind_loopback(open_api)))
+        return bind(addresses, api, _keys(effective, parts.daemon), webhook_app(parts.intake, parts.queries))
     except ListenFailed as error:
-        for listener in bound:
-            listener.close()
         raise StartError(Code.ENVIRONMENT, str(error), error.todo) from error
-    return bound
+
+
+def _keys(effective: Effective, daemon: Daemon) -> Keys:
+    """Read the tokens, which lie beside the store. Cookies are named by the store: browsers mix up ports."""
+    path = _store_path(effective)
+
+    def now() -> int:
+        return time.time_ns() // 1_000_000
+
+    tokens = Tokens(TokenFile(path.with_name(f"{path.stem}.tokens.json")), now)
+    try:
+        tokens.load()
+    except Broken as error:
+        raise StartError(
+            Code.CREDENTIALS, error.detail, "do what it says; no token holds until then"
+        ) from error
+    return Keys(tokens, Sessions(now, tokens.holds), Failures(now), f"ephemerd-{daemon.life.store}")
 
 
 def _hiding(effective: Effective) -> Callable[[str], str]:
@@ -580,9 +613,3 @@ def _hiding(effective: Effective) -> Callable[[str], str]:
         return str(redacted(text))
 
     return hide
-
-
-def _bind_loopback(address: str) -> socket.socket:
-    if not names_this_machine(f"//{address}"):
-        raise ListenFailed(address, "it is served without a token", "choose a loopback address")
-    return bind_tcp(*listen_address(address))

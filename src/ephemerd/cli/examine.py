@@ -69,6 +69,7 @@ def machine(effective: Effective) -> Iterator[FindingView]:
     for key, address in (
         ("server.webhook_listen", server.webhook_listen if hooks else None),
         ("server.metrics_listen", server.metrics_listen),
+        ("server.api_listen", server.api_listen),
     ):
         if address is not None:
             yield door(key, address)

@@ -24,8 +24,6 @@ def not_yet(settings: Settings, layers: Layers) -> list[Finding]:
             "downloading the runner application",
             "unpack it and write the folder's path",
         )
-    if settings.server.api_listen is not None:
-        refuse(("server", "api_listen"), "the API over TCP", "use the socket, and leave this key out")
     return found
 
 

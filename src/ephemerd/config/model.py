@@ -258,7 +258,9 @@ class ServerSettings(Section):
         None, description="The API's unix socket, mode 0600; default: api.sock in the runtime folder."
     )
     api_listen: OptionalListen = Field(
-        None, description="The API over TCP, off unless set; comes later with tokens."
+        None,
+        description="The API and the dashboard over TCP, off unless set. Callers need a token (ephemerd token create), "
+        "browsers a login link (ephemerd token login). Put a TLS proxy before any other address than loopback.",
     )
     metrics_listen: OptionalListen = Field("127.0.0.1:9464", description="Metrics for Prometheus.")
     store: StoreUrl | None = Field(

@@ -5,6 +5,7 @@ Durations are kept as whole milliseconds, sizes as whole bytes.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from pathlib import Path
 
@@ -113,6 +114,16 @@ def listen_address(text: str) -> tuple[str, int]:
     if not (colon and host and port.isascii() and port.isdigit() and int(port) <= 65_535):
         raise ValueError('must be "HOST:PORT", for example "127.0.0.1:8080" or "[::1]:8080"')
     return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is one that this machine alone can reach."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def store_path(url: str) -> Path:

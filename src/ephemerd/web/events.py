@@ -83,6 +83,7 @@ class EventStream(Response):
         self, feed: Feed, access: Access | None, *, after: int | None, kinds: frozenset[str], subject: str
     ) -> None:
         super().__init__(headers=HEADERS, media_type=MEDIA)
+        del self.headers["content-length"]
         self._events = feed.subscribe(after, kinds=kinds, subject=subject)
         self._access = access
 

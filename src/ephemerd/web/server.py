@@ -61,6 +61,12 @@ def bind_tcp(host: str, port: int) -> socket.socket:
     return sock
 
 
+def bound_to(sock: socket.socket) -> str:
+    """Return where a TCP socket is bound: `HOST:PORT`."""
+    host, port = sock.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def bind_unix(path: Path, mode: int = 0o600) -> socket.socket:
     """Return a listening unix socket at `path` with that mode; raises `ListenFailed`.
 
@@ -172,10 +178,7 @@ class Listener:
     @property
     def address(self) -> str:
         """Where it listens: `HOST:PORT`, or the path."""
-        if self.path is not None:
-            return str(self.path)
-        host, port = self.sock.getsockname()[:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return str(self.path) if self.path is not None else bound_to(self.sock)
 
     async def start(self) -> None:
         """Serve from now on."""

@@ -182,6 +182,26 @@ def test_metrics_beside_webhooks(bench):
     assert bench.findings(GOOD + both) == []
 
 
+@pytest.mark.parametrize("other", ["metrics", "webhook"])
+def test_the_api_beside_something_else(bench, other):
+    finding = bench.only(
+        GOOD + f"[server]\napi_listen = '127.0.0.1:8111'\n{other}_listen = '127.0.0.1:8111'\n"
+    )
+    assert finding.where.startswith("server.api_listen")
+    assert f"{other}_listen" in finding.what
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "[::1]:8081", "localhost:8081"])
+def test_the_api_on_loopback(bench, address):
+    assert bench.findings(GOOD + f"[server]\napi_listen = '{address}'\n") == []
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:8081", "[::]:8081", "10.1.2.3:8081", "runners.acme.example:81"])
+def test_the_api_on_the_network_is_a_warning(bench, address):
+    finding = bench.only(GOOD + f"[server]\napi_listen = '{address}'\n")
+    assert (finding.code, "TLS proxy" in finding.todo) == (0, True)
+
+
 def test_metrics_can_be_off(bench):
     assert bench.load(GOOD + "[server]\nmetrics_listen = 'none'\n").settings.server.metrics_listen is None
 
@@ -191,7 +211,6 @@ def test_metrics_can_be_off(bench):
     [
         (("scope", 'discovery = "scale-set"\nscope'), "forge.github.discovery", 'discovery "scale-set"'),
         (("[pools", '[runner]\napplication = "download"\n[pools'), "runner.application", "downloading"),
-        (("[pools", '[server]\napi_listen = "127.0.0.1:1"\n[pools'), "server.api_listen", "the API over TCP"),
     ],
 )
 def test_what_comes_later_is_refused_in_words(bench, change, key, what):
