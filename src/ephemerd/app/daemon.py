@@ -104,9 +104,11 @@ class Companion(Protocol):
 class Daemon:
     """One process life: `open`, then `run` until `stop`; ports are closed at the end, runners left running.
 
+    held       names the pools that cannot start runners as a life begins, and why
     on_turn    called at each turn of the loop, which comes every `heartbeat` seconds at the latest
     """
 
+    held: Callable[[], tuple[tuple[str, str], ...]]
     on_turn: Callable[[], None]
     heartbeat: float
 
@@ -117,6 +119,7 @@ class Daemon:
         self.setup = setup
         self.inbox = inbox or Inbox()
         self.pulse = Pulse()
+        self.held = lambda: ()
         self.on_turn = lambda: None
         self.heartbeat = HEARTBEAT
         self.upkeep = Upkeep(
@@ -182,7 +185,10 @@ class Daemon:
         ports = self.ports
         life = self._life = await recover(ports.store, ports.clock)
         self._writer = Writer(
-            life.core, ports.store, ports.clock, lambda again: boot(life, self.setup, again=again)
+            life.core,
+            ports.store,
+            ports.clock,
+            lambda again: boot(life, self.setup, again=again, held=self.held()),
         )
         self._executor = Executor(
             forges=ports.forges,

@@ -30,12 +30,14 @@ class Prepared:
     """A configuration that was read.
 
     setup     what the core is to know; None where the configuration was refused
+    held      the pools that cannot start runners as it stands, and why
     apply     tells the ports and the shell; called at the moment of the commit, must not wait
     """
 
     setup: Setup | None
     changes: tuple[ChangeView, ...] = ()
     findings: tuple[FindingView, ...] = ()
+    held: tuple[tuple[str, str], ...] = ()
     apply: Callable[[], None] = field(default=lambda: None, repr=False)
 
 
@@ -82,7 +84,7 @@ class Reloader:
 
     async def _commit(self, who: str, prepared: Prepared) -> None:
         assert prepared.setup is not None
-        event = Reconfigured(who, prepared.setup)
+        event = Reconfigured(who, prepared.setup, prepared.held)
         reply = self._daemon.inbox.offer(event)
         if reply is None:
             raise NotTaken("the daemon stops or is overloaded; try again")

@@ -47,7 +47,8 @@ class RateView:
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """A host with its slots: `held` from `planned` until the environment is gone or abandoned."""
+    """A host with its slots: `held` from `planned` until the environment is gone or abandoned. `applications` are
+    the versions of the downloaded runner application that its pools use."""
 
     name: str
     slots: int
@@ -57,6 +58,7 @@ class HostView:
     cordoned: bool
     cordoned_by: str = ""
     cordoned_s: float | None = None
+    applications: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,6 +379,34 @@ class StorageView:
 
 
 @dataclass(frozen=True, slots=True)
+class ApplicationView:
+    """The runner application of a scope whose pools have it downloaded. Times in ms since the epoch.
+
+    version       in use for new runners, "" while there is none; `folder` is where, `age_s` since it was unpacked
+    verified      whether its checksum was stated; None without a version
+    listed        the version that the forge listed last, "" before that; `checked` is when
+    refused_from  from when the version in use is, or will be, refused, where that is known
+    problem       why it could not be renewed, "" where it could
+    fetched       bytes that are there of one that is being fetched, and `fetching` of all; None where none is
+    versions      all that are at hand
+    """
+
+    scope: str
+    pools: tuple[str, ...]
+    version: str
+    folder: str
+    verified: bool | None
+    age_s: float | None
+    listed: str
+    checked: int | None
+    refused_from: int | None = None
+    problem: str = ""
+    fetched: int | None = None
+    fetching: int | None = None
+    versions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class QuarantineView:
     """One event that could not be handled: the delivery that brought it (empty for one of our own ports), the
     bytes that are kept, and why."""
@@ -438,6 +468,7 @@ class StatusView:
     needs_restart: tuple[str, ...] = ()
     storage: StorageView | None = None
     recoveries: tuple[RecoveryView, ...] = ()
+    applications: tuple[ApplicationView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
