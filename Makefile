@@ -1,6 +1,7 @@
 # setup  make .venv with everything needed; quick when nothing changed (PYTHON=... chooses the interpreter)
 # demo   the main job, end to end, with a GitHub look-alike and real processes (DEMO_ARGS="--jobs 20 --seed 3")
-# check  the fast subset: lint, format, types, contracts, laws and unit tests
+# docs   the documentation as a site, strictly, in build/site; `generated` makes its generated parts anew
+# check  the fast subset: lint, format, types, contracts, laws, unit tests and the documentation's site
 # test   everything; as root on Debian also system packages (SYSTEM=0 refuses)
 # coverage  core and domain, every branch reached by their own tests, or it fails; part of test
 # mutate  changes the core in thousands of small ways, hours of work (MUTATE_ARGS="gate decision --folder kept")
@@ -21,7 +22,7 @@ MUTATE_ARGS ?=
 SOAK_ARGS ?=
 BIN := .venv/bin
 
-.PHONY: help setup system demo check lint types contracts unit coverage mutate simulate soak whole test lock clean
+.PHONY: help setup system demo docs generated check lint types contracts unit coverage mutate simulate soak whole test lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -64,7 +65,13 @@ soak: setup
 chaos: setup
 	@$(BIN)/python -m ephemerd.testing.chaos $(CHAOS_ARGS)
 
-check: lint types contracts unit
+docs: setup
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+generated: setup
+	@$(BIN)/python scripts/documentation.py
+
+check: lint types contracts docs unit
 
 whole: coverage
 	@# the tests of core and domain ran there, measured; the others, which mostly wait, run side by side
