@@ -251,9 +251,9 @@ class Queries:
             for row in self._daemon.core.state.runners.values()
             if (before is None or row.order < before)
             and (not pool or row.pool == pool)
+            and (not host or row.host == host)
             and (not state or row.state.value == state)
         )
-            and (not host or row.host == host)
         limit = clamp(limit)
         newest = heapq.nlargest(limit + 1, rows, key=_order)
         return Page(tuple(self._runner(row) for row in newest[:limit]), _next(newest, limit))
@@ -269,9 +269,9 @@ class Queries:
         """Jobs, newest first; `status` may also be `active` (not ended). `after` is an arrival number, names of
         repositories compare without case. Reads all that are kept, up to 200,000."""
         before = int(after) if after else None
+        wanted = repository.lower()
         rows = (
             row
-        wanted = repository.lower()
             for row in self._daemon.core.state.jobs.values()
             if (before is None or row.order < before)
             and _has_status(row, status)

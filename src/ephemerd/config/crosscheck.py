@@ -9,8 +9,8 @@ from ephemerd.config.layers import DEFAULT, Layers
 from ephemerd.config.model import ForgeSettings, PoolSettings, ServerSettings, Settings
 from ephemerd.config.secrets import Vault
 from ephemerd.config.tomlfile import KeyPath
-from ephemerd.domain.access import fits
 from ephemerd.config.units import is_loopback, listen_address
+from ephemerd.domain.access import fits
 from ephemerd.domain.pool import MINUTE
 
 SOCKET_BYTES = 103  # sun_path holds 104 bytes on macOS and 108 on Linux, with the closing zero byte
@@ -205,12 +205,29 @@ class CrossCheck:
                 todo = "give it at least one slot"
                 self._wrong(("hosts", name, "slots"), "lets nothing run there", todo, Code.WARNING)
 
+    def _api(self, server: ServerSettings) -> None:
+        """The API over TCP: a port of its own, and no token in the clear over a network unnoticed."""
+        if server.api_listen is None:
+            return
+        taken = {"metrics_listen": server.metrics_listen, "webhook_listen": server.webhook_listen}
+        for other, address in taken.items():
+            if server.api_listen == address and not address.endswith(":0"):
+                self._wrong(("server", "api_listen"), f"is the address of {other}", "choose another port")
+        if not is_loopback(listen_address(server.api_listen)[0]):
+            self._wrong(
+                ("server", "api_listen"),
+                "lets tokens cross the network in the clear",
+                "listen on 127.0.0.1 and put a TLS proxy before it, unless the network itself is encrypted",
+                Code.WARNING,
+            )
+
     def _written(self, key: KeyPath) -> bool:
         origin = self.layers.origins.get(key)
         return origin is not None and origin.layer != DEFAULT
 
     def _server(self) -> None:
         server = self.settings.server
+        self._api(server)
         if server.loop_limit is not None and server.loop_limit < LEAST_LOOP_LIMIT:
             self._wrong(
                 ("server", "loop_limit"),
@@ -229,20 +246,3 @@ class CrossCheck:
                 "is the address of the webhooks, where nothing but webhooks and health is served",
                 "choose another port",
             )
-    def _api(self, server: ServerSettings) -> None:
-        """The API over TCP: a port of its own, and no token in the clear over a network unnoticed."""
-        if server.api_listen is None:
-            return
-        taken = {"metrics_listen": server.metrics_listen, "webhook_listen": server.webhook_listen}
-        for other, address in taken.items():
-            if server.api_listen == address and not address.endswith(":0"):
-                self._wrong(("server", "api_listen"), f"is the address of {other}", "choose another port")
-        if not is_loopback(listen_address(server.api_listen)[0]):
-            self._wrong(
-                ("server", "api_listen"),
-                "lets tokens cross the network in the clear",
-                "listen on 127.0.0.1 and put a TLS proxy before it, unless the network itself is encrypted",
-                Code.WARNING,
-            )
-
-        self._api(server)
