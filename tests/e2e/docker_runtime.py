@@ -114,14 +114,26 @@ class Lab:
         await self.tell(runner, f"leave {code}")
 
     def remains(self, runner: RunnerId) -> list[str]:
-        containers = self.engine.api.labelled("containers", f"ephemerd.runner={runner}")
-        networks = self.engine.api.labelled("networks", f"ephemerd.runner={runner}")
+        """What is left of a runner; a network's holder bears its name, the others its label."""
+        mark = f"ephemerd.runner={runner}"
+        containers = self.engine.api.labelled("containers", mark)
+        containers += [each for each in self.holders() if each["Names"] == [f"/{runner}-net"]]
+        networks = self.engine.api.labelled("networks", mark)
         folders = self.options.files_dir.glob(f"*{runner}*")
         return [
             *(f"container {each['Names']}" for each in containers),
             *(f"network {each['Name']}" for each in networks),
+            *(f"volume {each['Name']}" for each in self.engine.api.labelled("volumes", mark)),
             *(str(path) for path in folders),
         ]
+
+    def holders(self) -> list[dict[str, Any]]:
+        """Containers that hold a network, ready or taken."""
+        return self.engine.api.labelled("containers", "ephemerd.role=network")
+
+    def networks(self) -> list[dict[str, Any]]:
+        """Networks of any store."""
+        return self.engine.api.labelled("networks", "ephemerd.store")
 
     async def close(self) -> None:
         """End what a test left on the engine, and remove the folder."""
@@ -135,6 +147,8 @@ class Lab:
         for network in self.engine.call("GET", "/networks"):
             if network.get("Labels", {}).get("ephemerd.store"):
                 self.engine.call("DELETE", f"/networks/{network['Id']}", fine=(404,))
+        for volume in self.engine.api.labelled("volumes", "ephemerd.store"):
+            self.engine.call("DELETE", f"/volumes/{volume['Name']}", fine=(404,))
         remove_left(self.folder)
 
 

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from ephemerd.testing.engines.image import USER, Root, libraries
@@ -20,6 +21,11 @@ from tests.e2e.stand_in import write_application
 
 NEEDED = (*PROGRAMS, "nft", "ip", "busybox", "nsenter")
 IMAGE = "ephemerd-test/stand-in:1"
+WITH_ENGINE = "ephemerd-test/with-engine:1"
+ENGINE_PROGRAMS = (
+    *("dockerd", "docker", "docker-init", "docker-proxy"),
+    *("containerd", "containerd-shim-runc-v2", "runc"),
+)
 PUBLIC = "203.0.113.10"
 PRIVATE = ("10.9.8.7", "172.20.0.7", "192.168.77.7", "100.64.3.3", "169.254.169.254")
 UPLINK, FAR_SIDE = "198.51.100.1", "198.51.100.2"
@@ -77,6 +83,15 @@ class TestEngine(OwnEngine):
 def busybox_image(mark: str = "") -> bytes:
     """Return a root folder with busybox and the stand-in runner at /runner, owned by the runner's user. Another
     `mark` makes another image."""
+    return _image(lambda root: root.file("etc/mark", mark))
+
+
+def image_with_engine() -> bytes:
+    """Return the same with what a Docker Engine needs, of this machine's programs, and its client."""
+    return _image(_add_engine)
+
+
+def _image(more: Callable[[Root], None]) -> bytes:
     program = Path(shutil.which("busybox") or "busybox").resolve()
     applets = subprocess.run(
         [program, "--list"], capture_output=True, text=True, check=True, timeout=30
@@ -88,13 +103,13 @@ def busybox_image(mark: str = "") -> bytes:
         for name in ("bin", "etc", "proc", "sys"):
             root.folder(name)
         root.folder("tmp", mode=0o1777)
+        more(root)
         root.file("bin/busybox", program.read_bytes(), mode=0o755)
         for library in libraries(program):
             root.file(str(library).lstrip("/"), library.read_bytes(), mode=0o755)
         for applet in sorted(set(applets.split()) - {"busybox"}):
             root.link(f"bin/{applet}", "busybox")
         root.file("etc/passwd", f"root:x:0:0::/:/bin/sh\nrunner:x:{USER}:{USER}::/runner:/bin/sh\n")
-        root.file("etc/mark", mark)
         root.file("etc/group", f"root:x:0:\nrunner:x:{USER}:\n")
         root.folder("runner", owner=USER)
         for path in sorted(application.rglob("*")):
@@ -106,6 +121,21 @@ def busybox_image(mark: str = "") -> bytes:
             else:
                 root.file(name, path.read_bytes(), mode=path.stat().st_mode & 0o777, owner=USER)
     return written.getvalue()
+
+
+def _add_engine(root: Root) -> None:
+    for name in ENGINE_PROGRAMS:
+        root.program(Path(shutil.which(name) or name), f"bin/{name}")
+    tables = Path(shutil.which("iptables") or "iptables").resolve()
+    root.program(tables, f"bin/{tables.name}")
+    for name in ("iptables", "ip6tables"):
+        root.link(f"bin/{name}", tables.name)
+    for folder in Path("/usr/lib").glob("*/xtables"):
+        for library in folder.glob("lib*.so"):
+            root.file(str(library).lstrip("/"), library.read_bytes(), mode=0o755)
+    root.folder("run")
+    root.folder("var/lib")
+    root.link("var/run", "/run")
 
 
 def remove_left(folder: Path) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from ephemerd.config.types import Kind, PositiveCount, Rate, Section, Size
+from ephemerd.config.types import Count, Kind, PositiveCount, Rate, Section, Size
 
 File = Annotated[Path, Kind("path")]
 
@@ -93,6 +93,25 @@ class ContainerSettings(Section):
         None,
         description="Where the runners' networks are carved out, eight addresses each; default: the engine's own "
         "ranges, which by its default settings end at about thirty networks.",
+    )
+    ready_networks: Count = Field(
+        4,
+        description="How many networks are kept ready for runners to come, each with a container that only holds it; "
+        "0: each is made with its runner, which makes a start take about twice as long.",
+    )
+    docker: Literal["none", "sidecar"] = Field(
+        "none",
+        description="Docker inside jobs. none: there is none. sidecar: each runner gets an engine of its own in a "
+        "second container, in the same network, with the same limits once more; needs docker_rights.",
+    )
+    docker_image: Annotated[str, Kind("name of an image")] = Field(
+        "docker:dind", description="What the engine for jobs is made of; has to hold dockerd, docker and sh."
+    )
+    docker_rights: Literal["refused", "capabilities", "privileged"] = Field(
+        "refused",
+        description="What the engine for jobs may do on this machine; with either a job can become root here. "
+        "capabilities: SYS_ADMIN, NET_ADMIN and a few more without system call filter, no devices; privileged: all "
+        "there is, as the official image wants it; refused: no such engine is started.",
     )
     memory: Size | None = Field(
         None, description="Limit of memory, swap included; the job is killed beyond it."

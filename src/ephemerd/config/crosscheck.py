@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from ephemerd.config.container import ContainerSettings
 from ephemerd.config.findings import Code, Finding
 from ephemerd.config.layers import DEFAULT, Layers
 from ephemerd.config.model import ForgeSettings, PoolSettings, ServerSettings, Settings
@@ -182,6 +183,33 @@ class CrossCheck:
         if pool.host not in self.hosts:
             known = ", ".join(self.hosts)
             self._wrong((*here, "host"), f"refers to an unknown host {pool.host!r}", f"hosts are: {known}")
+        if pool.runtime == "docker":
+            self._container((*here, "container"), pool.container)
+
+    def _container(self, here: KeyPath, container: ContainerSettings) -> None:
+        """An engine for jobs is never there by accident, and only where it can be."""
+        if container.docker == "none":
+            return
+        if container.docker_rights == "refused":
+            self._wrong(
+                (*here, "docker_rights"),
+                "does not grant what an engine for jobs needs",
+                'write "capabilities" or "privileged", knowing that a job can then become root on the machine, or '
+                'docker = "none"',
+            )
+        else:
+            self._wrong(
+                (*here, "docker_rights"),
+                "lets jobs become root on the machine, if they want to",
+                "let this pool run jobs of people you trust only",
+                Code.WARNING,
+            )
+        if container.network not in ("isolated", "bridge"):
+            todo = 'write network = "isolated" or "bridge"'
+            self._wrong((*here, "network"), "leaves no network of its own to an engine for jobs", todo)
+        if container.work_tmpfs is not None:
+            todo = 'leave this key out, or write docker = "none"'
+            self._wrong((*here, "work_tmpfs"), "cannot be shared with an engine for jobs", todo)
 
     def _forge_of(self, here: KeyPath, pool: PoolSettings) -> str | None:
         if pool.forge is None:

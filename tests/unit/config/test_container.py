@@ -160,3 +160,26 @@ def test_runners_of_an_engine_elsewhere_cannot_be_isolated(bench, engine):
 def test_a_mounted_application_has_to_be_there(bench, engine):
     more = '\n[pools.linux.container]\napplication = "mount"\n[runner]\napplication = "gone"\n'
     assert [key for key, _ in lacks(bench, engine, more)] == ["runner.application"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "key", "code"),
+    [
+        ('docker = "sidecar"', "docker_rights", 3),
+        ('docker = "sidecar"\ndocker_rights = "capabilities"', "docker_rights", 0),
+        ('docker = "sidecar"\ndocker_rights = "privileged"\nnetwork = "host"', "network", 3),
+        ('docker = "sidecar"\ndocker_rights = "privileged"\nwork_tmpfs = "1GiB"', "work_tmpfs", 3),
+    ],
+)
+def test_an_engine_for_jobs_is_never_there_by_accident(bench, lines, key, code):
+    found = bench.findings(f"{CONTAINERS}\n[pools.linux.container]\n{lines}\n")
+    assert [
+        one
+        for one in found
+        if one.where.startswith(f"pools.linux.container.{key}") and bool(one.code) is bool(code)
+    ]
+
+
+def test_without_an_engine_for_jobs_its_rights_do_not_matter(bench):
+    found = bench.findings(f'{CONTAINERS}\n[pools.linux.container]\nwork_tmpfs = "1GiB"\nnetwork = "host"\n')
+    assert not [one for one in found if "docker" in one.where]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from ephemerd.adapters.runtimes.docker import launch
+from ephemerd.adapters.runtimes.docker import launch, networks
 from ephemerd.adapters.runtimes.docker.engine import About, Engine
 from ephemerd.adapters.runtimes.docker.firewall import Firewall
+from ephemerd.adapters.runtimes.docker.images import images_of
 from ephemerd.adapters.runtimes.docker.options import DockerOptions
 from ephemerd.ports.errors import Broken, Gone, PortError
 
@@ -71,42 +73,43 @@ def _disk(engine: Engine, about: About) -> Iterator[Found]:
 
 
 async def _pool(engine: Engine, about: About, name: str, pool: DockerOptions) -> list[Found]:
-    try:
-        image = await engine.image(pool.image)
-    except Gone:
-        if pool.pull == "never":
-            return [
-                Found(
-                    "error",
-                    name,
-                    f"the engine has no image {pool.image}",
-                    "load it, or let the pool fetch it",
-                )
-            ]
-        return [
-            Found(
-                "warning",
-                name,
-                f"the engine has no image {pool.image} yet",
-                "it is fetched when the daemon starts",
-            )
-        ]
-    except PortError as error:
-        return [Found("error", name, error.detail, "look at the engine's own log")]
-    found = [Found("ok", name, f"image {pool.image} is there")]
-    try:
-        launch.check(about, pool, image)
-    except Broken as error:
-        found.append(Found("error", name, error.detail, "correct the pool"))
+    found = []
+    for image in images_of(pool):
+        told, one = await _image(engine, name, image, pool)
+        found.append(one)
+        if image == pool.image and told is not None:
+            try:
+                launch.check(about, pool, told)
+            except Broken as error:
+                found.append(Found("error", name, error.detail, "correct the pool"))
+    if pool.docker != "none" and pool.docker_rights != "refused":
+        what = f"the engine for jobs has rights ({pool.docker_rights}) with which a job can become root on the machine"
+        found.append(Found("warning", name, what, "let this pool run jobs of people you trust only"))
     if pool.disk is not None and about.storage not in QUOTA_DRIVERS:
         what = f"a limit of the disk works with storage {about.storage} on xfs with project quota only"
         found.append(Found("warning", name, what, "leave disk out, or use work_tmpfs"))
     return found
 
 
+async def _image(
+    engine: Engine, name: str, image: str, pool: DockerOptions
+) -> tuple[dict[str, Any] | None, Found]:
+    """Look for an image of a pool; return what the engine tells of it, and what there is to say."""
+    try:
+        return await engine.image(image), Found("ok", name, f"image {image} is there")
+    except Gone:
+        if pool.pull == "never":
+            todo = "load it, or let the pool fetch it"
+            return None, Found("error", name, f"the engine has no image {image}", todo)
+        todo = "it is fetched when the daemon starts"
+        return None, Found("warning", name, f"the engine has no image {image} yet", todo)
+    except PortError as error:
+        return None, Found("error", name, error.detail, "look at the engine's own log")
+
+
 async def _filter(engine: Engine, about: About, firewall: Firewall) -> Found:
     try:
-        launch.check_isolation(engine, about)
+        networks.check_isolation(engine, about)
         await firewall.check()
     except Broken as error:
         return Found("error", "", error.detail, 'mend it, or write network = "bridge"')

@@ -11,8 +11,8 @@ import structlog
 from ephemerd.adapters.runtimes.docker import local, specification
 from ephemerd.adapters.runtimes.docker.engine import Engine, State
 from ephemerd.adapters.runtimes.docker.environment import Environment
-from ephemerd.adapters.runtimes.docker.launch import remove_networks
 from ephemerd.adapters.runtimes.docker.look import Look
+from ephemerd.adapters.runtimes.docker.stock import Stock
 from ephemerd.domain.verdict import Listing
 from ephemerd.ports.errors import Broken, Gone, PortError, Refused
 
@@ -27,8 +27,11 @@ class Ending:
     look   looks at its processes
     """
 
-    def __init__(self, engine: Engine, environment: Environment, look: Callable[[], Awaitable[Look]]) -> None:
+    def __init__(
+        self, engine: Engine, stock: Stock, environment: Environment, look: Callable[[], Awaitable[Look]]
+    ) -> None:
         self._engine = engine
+        self._stock = stock
         self._environment = environment
         self._container = environment.reference.container
         self._look = look
@@ -76,9 +79,9 @@ class Ending:
             )
 
     async def remove(self) -> None:
-        """Remove the container with its volumes, its network and the copies; its logs stay."""
+        """Remove the container with its volumes, its engine, its network and the copies; its logs stay."""
         await self._engine.remove(self._container)
-        await remove_networks(self._engine, self._environment.reference.store, self._runner)
+        await self._stock.clear(self._environment.reference.store, self._runner)
         await asyncio.to_thread(self._keep_diagnostics)
 
     @property

@@ -48,7 +48,8 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A container as the engine sees it. `pid` is that of its first process on the engine's machine."""
+    """A container as the engine sees it. `pid` is that of its first process on the engine's machine, `network` the
+    mode of its network."""
 
     id: str
     labels: Mapping[str, str]
@@ -59,6 +60,7 @@ class State:
     out_of_memory: bool
     error: str
     user: str
+    network: str = ""
 
     @property
     def running(self) -> bool:
@@ -164,6 +166,26 @@ class Engine:
         made = await self._json("POST", f"containers/{container}/exec", data={"Cmd": command})
         await self._bytes("POST", f"exec/{made['Id']}/start", data={"Detach": True, "Tty": False})
 
+    async def run(self, container: str, command: list[str], limit: float) -> int | None:
+        """Run a program in the container, `limit` seconds at most; return its exit code, None where the container
+        ended meanwhile."""
+        request = {"Cmd": command, "AttachStdout": True, "AttachStderr": True, "Tty": True}
+        made = await self._json("POST", f"containers/{container}/exec", data=request)
+        await self._bytes(
+            "POST", f"exec/{made['Id']}/start", data={"Detach": False, "Tty": True}, limit=limit
+        )
+        code = (await self._json("GET", f"exec/{made['Id']}/json")).get("ExitCode")
+        return code if isinstance(code, int) else None
+
+    async def rename(self, container: str, name: str) -> None:
+        """Give a container another name; `Taken` where the name is in use."""
+        try:
+            await self._bytes("POST", f"containers/{container}/rename", params={"name": name})
+        except PortError as error:
+            if "already in use" in error.detail:
+                raise Taken(error.detail) from None
+            raise
+
     async def remove(self, container: str, *, force: bool = False) -> None:
         """Remove a container that has ended, with its anonymous volumes; one that is gone is fine."""
         params = {"v": "true", "force": "true" if force else "false"}
@@ -202,6 +224,17 @@ class Engine:
         """List the networks that bear a store's label; all of them for None."""
         filters = {} if store is None else {"label": [f"ephemerd.store={store}"]}
         return _list(await self._json("GET", "networks", params={"filters": json.dumps(filters)}))
+
+    async def volumes(self, store: str) -> list[dict[str, Any]]:
+        """List the volumes that bear a store's label."""
+        filters = json.dumps({"label": [f"ephemerd.store={store}"]})
+        told = await self._json("GET", "volumes", params={"filters": filters})
+        return _list(told.get("Volumes"))
+
+    async def remove_volume(self, name: str) -> None:
+        """Remove a volume that nobody uses; one that is gone is fine."""
+        with contextlib.suppress(Gone):
+            await self._bytes("DELETE", f"volumes/{name}")
 
     # Images
 
@@ -407,4 +440,5 @@ def _state(told: dict[str, Any]) -> State:
         out_of_memory=bool(state.get("OOMKilled")),
         error=str(state.get("Error") or "")[:300],
         user=str(config.get("User") or ""),
+        network=str((told.get("HostConfig") or {}).get("NetworkMode") or ""),
     )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ephemerd.adapters.kit.evidence import Evidence
+from ephemerd.adapters.runtimes.docker import local
 from ephemerd.adapters.runtimes.docker.look import Look
 from ephemerd.adapters.runtimes.docker.mirror import Mirror
 from ephemerd.adapters.runtimes.docker.options import DockerOptions
 from ephemerd.adapters.runtimes.docker.output import Output
 from ephemerd.adapters.runtimes.docker.reference import Reference, place_of
-from ephemerd.domain.verdict import Files, ProbeReport
+from ephemerd.domain.verdict import Files, ProbeReport, Sign
 
 PROBE = "docker"
 
@@ -25,6 +28,16 @@ class Environment:
         self.output = Output(self.place.log)
         self.pid = 0
         self.far = False
+
+
+def look_near(environment: Environment, now: int) -> tuple[Look, Sequence[tuple[Sign, str]]] | None:
+    """Look at the processes, then at the files, of a container of this machine, without the engine; return what was
+    seen and what is new in the files. None where that is not to be had. Blocks for a moment."""
+    container = environment.reference.container
+    seen = local.look(environment.pid, container)
+    if seen is None or not environment.mirror.sync_local(environment.pid, container):
+        return None
+    return seen, environment.evidence.refresh(now)
 
 
 def report(environment: Environment, seen: Look) -> ProbeReport:

@@ -75,9 +75,9 @@ class Images:
     async def collect(self, pools: Iterable[DockerOptions], *, really: bool = True) -> list[Removal]:
         """Remove the images that may go (`collecting`); return them. `really` false: only say which."""
         kept = {str(container.get("ImageID")) for container in await self._engine.containers(None)}
-        for options in pools:
+        for name in {name for options in pools for name in images_of(options)}:
             with contextlib.suppress(Gone):
-                kept.add(str((await self._engine.image(options.image)).get("Id")))
+                kept.add(str((await self._engine.image(name)).get("Id")))
         limits = self._engine.options
         removals = plan(
             await self.known(), kept, now=time.time(), unused=limits.unused, size=limits.images_size
@@ -150,6 +150,11 @@ class Images:
         if failed:
             raise Broken(failed[:300])
         log.info("an image is here", image=name, digest=digest or "unknown")
+
+
+def images_of(options: DockerOptions) -> tuple[str, ...]:
+    """Return the images that a pool is made of."""
+    return (options.image,) if options.docker == "none" else (options.image, options.docker_image)
 
 
 def _named(note: tuple[str, float], size: int) -> tuple[str, int, float]:

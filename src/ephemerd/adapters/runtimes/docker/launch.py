@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import os
 import shutil
-import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
 
-from ephemerd.adapters.runtimes.docker import specification
+from ephemerd.adapters.runtimes.docker import networks, sidecar, specification
 from ephemerd.adapters.runtimes.docker.engine import About, Engine, State, Taken
-from ephemerd.adapters.runtimes.docker.firewall import bridge_is_here
+from ephemerd.adapters.runtimes.docker.firewall import resolvers
 from ephemerd.adapters.runtimes.docker.mirror import only_file
 from ephemerd.adapters.runtimes.docker.options import PASSED_ON, DockerOptions
-from ephemerd.adapters.runtimes.docker.reference import Reference, bridge_name
-from ephemerd.adapters.runtimes.docker.subnets import free_subnets
-from ephemerd.ports.errors import Broken, Gone, PortError, RetryLater
+from ephemerd.adapters.runtimes.docker.reference import Reference
+from ephemerd.adapters.runtimes.docker.stock import Stock
+from ephemerd.ports.errors import Broken, Gone, PortError, Refused
 from ephemerd.ports.runtime import StartOrder
 
 log = structlog.get_logger(__name__)
 
 UNDO_LIMIT = 20.0
-SUBNET_TRIES = 8
 
 
 def is_ours(state: State, order: StartOrder) -> bool:
@@ -54,52 +51,116 @@ async def already(engine: Engine, order: StartOrder) -> str | None:
     return None
 
 
-async def start(
-    engine: Engine,
-    order: StartOrder,
-    options: DockerOptions,
-    image: dict[str, Any],
-    guard: Callable[[], Awaitable[None]],
-) -> str:
-    """Make network and container and start it; return its id.
+async def together(*work: Awaitable[Any]) -> list[Any]:
+    """Wait for all of it, whatever becomes of one; then raise the first failure, or return the results in order."""
+    done = await asyncio.gather(*work, return_exceptions=True)
+    for each in done:
+        if isinstance(each, BaseException):
+            raise each
+    return done
 
+
+class Start:
+    """The start of one runner.
+
+    image   the pool's image, as the engine tells of it
+    beside  the image of the engine for its jobs; None where the pool has none
     guard   puts the packet filter in place, where the pool wants one
     """
-    about = await engine.about()
-    check(about, options, image)
-    check_disk(engine, about)
-    try:
-        network = await _own_network(engine, order, options, guard)
+
+    def __init__(
+        self,
+        engine: Engine,
+        order: StartOrder,
+        options: DockerOptions,
+        *,
+        image: dict[str, Any],
+        beside: dict[str, Any] | None,
+        stock: Stock,
+        guard: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._engine = engine
+        self._order = order
+        self._options = options
+        self._image = image
+        self._beside = beside
+        self._stock = stock
+        self._guard = guard
+
+    async def run(self) -> str:
+        """Make what the runner needs and start it; return its container's id."""
+        about = await self._engine.about()
+        check(about, self._options, self._image)
+        check_disk(self._engine, about)
+        try:
+            container = await self._made(about)
+            await _run(self._engine, container)
+        except BaseException:
+            undoing = asyncio.ensure_future(undo(self._engine, self._order, self._stock))
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(undoing)
+            raise
+        return container
+
+    async def _made(self, about: About) -> str:
+        """Make the container, whole but for being started; its network is guarded, its engine answers."""
+        order, options = self._order, self._options
+        if options.network not in ("isolated", "bridge"):
+            return await self._container(options.network)
+        if options.network == "isolated":
+            networks.check_isolation(self._engine, about)
+        one = await self._stock.take(order.runner, order.store, options)
+        if one is None:
+            _, network = await together(self._guarded(), self._own_network())
+            return await self._joined(network)
+        guarding = together(self._guarded(), self._stock.mark(one, order.store, order.runner))
+        place = f"{specification.OF_CONTAINER}{one.holder}"
+        if self._beside is not None:
+            await guarding
+            return await self._joined(place)
+        container, _ = await together(self._container(place), guarding)
+        return str(container)
+
+    async def _joined(self, network: str) -> str:
+        """Make the container in a network that is guarded already, after the engine for its jobs where it has one."""
+        if self._beside is None:
+            return await self._container(network)
+        order, options = self._order, self._options
+        dns = options.dns or resolvers()
+        engine = await sidecar.begin(self._engine, order, options, self._beside, network, dns)
+        place = network if specification.held(network) else f"{specification.OF_CONTAINER}{engine}"
+        container, _ = await together(self._container(place), sidecar.until_ready(self._engine, engine))
+        return str(container)
+
+    async def _guarded(self) -> None:
+        if self._options.network == "isolated":
+            await self._guard()
+
+    async def _own_network(self) -> str:
+        """Make a network for this runner alone."""
+        order, options = self._order, self._options
+        marks = specification.labels(order)
+        try:
+            network = await networks.make(self._engine, order.runner, order.store, marks, options)
+        except Refused:  # what an earlier try of this start left bears its name
+            await self._stock.clear(order.store, order.runner)
+            network = await networks.make(self._engine, order.runner, order.store, marks, options)
+        if options.network == "isolated":
+            networks.check_bridge(self._engine, order.store, order.runner)
+        return network
+
+    async def _container(self, network: str) -> str:
+        """Create the container and hand it what its first process needs."""
+        order, options, engine = self._order, self._options, self._engine
         made = specification.container(order, options, environment_of(options), network)
+        folders = []
+        if self._beside is not None:
+            sidecar.share(made, order, options)
+            folders.append(f"{options.runner_root}/_work")
         container = await _create(engine, order, made)
-        owner = await _owner(engine, container, user_of(options, image), image)
-        await engine.put(container, specification.handover(order.credential, owner))
-        await _run(engine, container)
-    except BaseException:
-        undoing = asyncio.ensure_future(undo(engine, order))
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.shield(undoing)
-        raise
-    return container
-
-
-async def _own_network(
-    engine: Engine, order: StartOrder, options: DockerOptions, guard: Callable[[], Awaitable[None]]
-) -> str | None:
-    """Make the runner's network, with the packet filter in place before anything can run in it."""
-    if options.network == "bridge":
-        return await _network(engine, order, options)
-    if options.network != "isolated":
-        return None
-    check_isolation(engine, await engine.about())
-    making = asyncio.ensure_future(_network(engine, order, options))
-    try:
-        await guard()
-    finally:
-        await asyncio.wait((making,))  # made or not, it is known before it is used or undone
-    network = making.result()
-    check_bridge(engine, bridge_name(order.store, order.runner))
-    return network
+        owner = await _owner(engine, container, user_of(options, self._image), self._image)
+        await engine.put(container, specification.handover(order.credential, owner, folders))
+        return container
 
 
 async def _owner(engine: Engine, container: str, user: str, image: dict[str, Any]) -> tuple[int, int]:
@@ -145,37 +206,7 @@ async def _create(engine: Engine, order: StartOrder, made: dict[str, Any]) -> st
         return state.id
 
 
-async def _network(engine: Engine, order: StartOrder, options: DockerOptions) -> str:
-    if options.subnets is None:
-        try:
-            return await engine.create_network(specification.network(order, None))
-        except PortError as error:
-            if "pool" in error.detail:
-                raise Broken(
-                    f"the engine has no address range left for a runner's network ({error.detail}): set subnets in the "
-                    "pool's container table, or default-address-pools of the engine"
-                ) from None
-            raise
-    taken = [
-        str(config["Subnet"])
-        for network in await engine.networks(None)
-        for config in (network.get("IPAM") or {}).get("Config") or ()
-        if config.get("Subnet")
-    ]
-    reason = "every part of it is taken"
-    for subnet in itertools.islice(free_subnets(options.subnets, taken, order.runner), SUBNET_TRIES):
-        try:
-            return await engine.create_network(specification.network(order, subnet))
-        except PortError as error:
-            if "overlap" not in error.detail.lower():
-                raise
-            reason = error.detail
-    raise Broken(
-        f"no network can be carved out of {options.subnets} ({reason}): choose another range (subnets)"
-    )
-
-
-async def undo(engine: Engine, order: StartOrder) -> None:
+async def undo(engine: Engine, order: StartOrder, stock: Stock) -> None:
     """Remove what was half made. A container that runs, or has run, is none of that: it stays to be found."""
     try:
         async with asyncio.timeout(UNDO_LIMIT):
@@ -184,19 +215,11 @@ async def undo(engine: Engine, order: StartOrder) -> None:
                 if not is_ours(state, order) or state.running or state.started:
                     return
                 await engine.remove(state.id)
-            await remove_networks(engine, order.store, order.runner)
+            await stock.clear(order.store, order.runner)
     except (PortError, TimeoutError) as error:
         log.warning(
             "a start could not be undone; it is found again later", runner=order.runner, error=str(error)
         )
-
-
-async def remove_networks(engine: Engine, store: str, runner: str) -> None:
-    """Remove a runner's own networks, known by their labels."""
-    for network in await engine.networks(store):
-        marks = network.get("Labels") or {}
-        if marks.get(specification.STORE) == store and marks.get(specification.RUNNER) == runner:
-            await engine.remove_network(str(network["Id"]))
 
 
 def environment_of(options: DockerOptions) -> dict[str, str]:
@@ -224,6 +247,7 @@ def check(about: About, options: DockerOptions, image: dict[str, Any]) -> None:
             f"jobs would run as root in {options.image}: name another user (pools.*.user), use an engine with a user "
             "namespace (userns-remap), or set runner.allow_root"
         )
+    sidecar.check(about, options)
     if options.application is not None and not (options.application / specification.LISTENER).is_file():
         raise Broken(
             f"{options.application} holds no {specification.LISTENER}: unpack the runner application there"
@@ -242,22 +266,4 @@ def check_disk(engine: Engine, about: About) -> None:
         raise Broken(
             f"the engine's disk ({about.root}) has {free >> 20} MiB left, and {engine.options.reserve >> 20} are kept "
             "free: see 'ephemerd images gc', or make room"
-        )
-
-
-def check_isolation(engine: Engine, about: About) -> None:
-    """Refuse isolation where the packet filter would be another machine's."""
-    todo = 'write network = "bridge" in the pool\'s container table, or run the daemon where the engine is'
-    if not engine.on_this_machine or (not sys.platform.startswith("linux")):
-        raise Broken(f"runners of an engine on another machine cannot be isolated from here: {todo}")
-    if "rootless" in about.root:
-        raise Broken(f"a rootless engine's networks cannot be filtered from here: {todo}")
-
-
-def check_bridge(engine: Engine, name: str) -> None:
-    """Refuse isolation where the network that was just made is none of this machine's."""
-    if engine.options.nft == ("nft",) and not bridge_is_here(name):
-        raise RetryLater(
-            f"the engine made a network whose bridge {name} is not on this machine, so that no packet filter here "
-            'guards it: write network = "bridge" in the pool\'s container table'
         )

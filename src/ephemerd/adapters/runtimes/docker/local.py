@@ -7,6 +7,7 @@ another container's or nobody's. A job can put links where its files are; none i
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal as signals
 from pathlib import Path
@@ -19,15 +20,33 @@ GROUPS = Path("/sys/fs/cgroup")
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+def _read(path: str) -> bytes:
+    """Return a short file of the kernel's; these are read hundreds of times a second, so without ceremony."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        found = b""
+        while text := os.read(descriptor, 64 * 1024):
+            found += text
+        return found
+    finally:
+        os.close(descriptor)
+
+
 def group_of(pid: int, container: str) -> Path | None:
     """Return the folder of the control group that the container's first process is in; None where the pid is
     not the container's, or this is not its machine."""
     try:
-        lines = (PROC / str(pid) / "cgroup").read_text(encoding="utf-8").splitlines()
+        told = _read(f"{PROC}/{pid}/cgroup").decode(errors="replace")
     except OSError:
         return None
+    return _folder(told, container, GROUPS) if container in told else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _folder(told: str, container: str, groups: Path) -> Path | None:
+    """Find the folder of a group by what a process is told of its own; a container's group never moves."""
     found: Path | None = None
-    for line in lines:
+    for line in told.splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if container not in path:
@@ -35,10 +54,10 @@ def group_of(pid: int, container: str) -> Path | None:
         place = None
         if number == "0" and not controllers:
             place = next(
-                (top for top in (GROUPS, GROUPS / "unified") if (top / "cgroup.procs").exists()), None
+                (top for top in (groups, groups / "unified") if (top / "cgroup.procs").exists()), None
             )
         elif "pids" in controllers.split(","):
-            place = GROUPS / "pids"
+            place = groups / "pids"
         if place is not None:
             # The group itself, not one that the container's own system made below it.
             parts = path.lstrip("/").split("/")
@@ -54,8 +73,7 @@ def pids_in(group: Path) -> list[int]:
     found: list[int] = []
     for folder, below, _ in os.walk(group):
         below.sort()
-        text = Path(folder, "cgroup.procs").read_text(encoding="ascii")
-        found += [int(line) for line in text.split()]
+        found += [int(line) for line in _read(f"{folder}/cgroup.procs").split()]
     return found
 
 
@@ -84,8 +102,8 @@ def look(pid: int, container: str) -> Look | None:
 def _process(pid: int) -> Process | None:
     """Read one process; None where it is gone."""
     try:
-        status = (PROC / str(pid) / "stat").read_bytes()
-        line = (PROC / str(pid) / "cmdline").read_bytes()
+        status = _read(f"{PROC}/{pid}/stat")
+        line = _read(f"{PROC}/{pid}/cmdline")
     except OSError:
         return None
     comm, _, rest = status.partition(b"(")[2].rpartition(b")")

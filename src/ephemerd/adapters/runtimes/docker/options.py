@@ -9,6 +9,8 @@ from typing import Literal
 
 Network = Literal["isolated", "bridge", "host", "none"]
 PullPolicy = Literal["missing", "always", "never"]
+Sidecar = Literal["none", "sidecar"]
+Privileges = Literal["refused", "capabilities", "privileged"]
 
 PASSED_ON = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 """What a container gets of the daemon's own environment."""
@@ -54,6 +56,10 @@ class DockerOptions:
     allow            addresses and networks that an isolated runner may reach although they are private
     dns              name servers for the container; empty: the engine's choice
     subnets          networks are carved out of this range; None: the engine's own pools
+    ready_networks   how many networks are kept ready for runners to come; 0: each is made with its runner
+    docker           sidecar: an engine of its own for the jobs of each runner, in the runner's network
+    docker_image     what that engine's container is made of
+    docker_rights    what that engine's container may do; refused: it is not started
     disk             size limit of the writable layer, for storage drivers that have one
     work_tmpfs       size of a work folder in memory; None: on the container's disk
     tool_cache       a folder of this machine, mounted read only, for set-up actions
@@ -76,6 +82,10 @@ class DockerOptions:
     allow: tuple[str, ...] = ()
     dns: tuple[str, ...] = ()
     subnets: str | None = None
+    ready_networks: int = 0
+    docker: Sidecar = "none"
+    docker_image: str = "docker:dind"
+    docker_rights: Privileges = "refused"
     pull: PullPolicy = "missing"
     memory: int | None = None
     cpus: float | None = None

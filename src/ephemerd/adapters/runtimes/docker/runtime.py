@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from ephemerd.adapters.runtimes.docker.collecting import Removal
 from ephemerd.adapters.runtimes.docker.doctor import Found, diagnose
 from ephemerd.adapters.runtimes.docker.ending import Ending
 from ephemerd.adapters.runtimes.docker.engine import Engine
-from ephemerd.adapters.runtimes.docker.environment import Environment, report
+from ephemerd.adapters.runtimes.docker.environment import Environment, look_near, report
 from ephemerd.adapters.runtimes.docker.firewall import Firewall, resolvers
 from ephemerd.adapters.runtimes.docker.follow import Follower
 from ephemerd.adapters.runtimes.docker.images import Images
@@ -26,6 +27,7 @@ from ephemerd.adapters.runtimes.docker.look import PODMAN_ARGUMENTS, PS_ARGUMENT
 from ephemerd.adapters.runtimes.docker.options import DockerOptions, EngineOptions
 from ephemerd.adapters.runtimes.docker.reference import Place, Reference, parse_reference, place_of
 from ephemerd.adapters.runtimes.docker.rules import Exceptions
+from ephemerd.adapters.runtimes.docker.stock import Stock
 from ephemerd.core.events import FoundEnvironment
 from ephemerd.domain.exits import REFUSED_VERSION
 from ephemerd.domain.ids import RunnerId
@@ -73,11 +75,16 @@ class DockerRuntime:
         self._preparing: set[asyncio.Task[None]] = set()
         self._guard: asyncio.Task[None] | None = None
         self.firewall = Firewall(engine.nft, exceptions_of(self._options))
+        self._store: str | None = None
+        self.stock = Stock(self.engine, self._options, self._guarded, lambda: bool(self._starting))
 
     def attach(self, sink: RuntimeSink) -> None:
         """Also begins to fetch images that are missing, so that the first job need not wait for them."""
         self._sink = sink
-        for options in {each.image: each for each in self._options.values()}.values():
+        wanted = {each.image: each for each in self._options.values()}
+        engines = [each for each in self._options.values() if each.docker != "none"]
+        wanted |= {each.docker_image: replace(each, image=each.docker_image) for each in engines}
+        for options in wanted.values():
             if options.pull != "never":
                 task = asyncio.create_task(self.images.prepare(options), name=f"prepare {options.image}")
                 self._preparing.add(task)
@@ -93,14 +100,24 @@ class DockerRuntime:
         async with self._locked(order.runner):
             self._starting.add(order.runner)
             try:
-                about = await self.engine.about()
-                container = await launch.already(self.engine, order)
+                about, container, images = await launch.together(
+                    self.engine.about(), launch.already(self.engine, order), self._images_of(options)
+                )
                 if container is None:
-                    image = await self.images.ready(options)
+                    image, beside = images
                     guard = partial(self._guarded, order.store)
-                    container = await launch.start(self.engine, order, options, image, guard)
+                    container = await launch.Start(
+                        self.engine,
+                        order,
+                        options,
+                        image=image,
+                        beside=beside,
+                        stock=self.stock,
+                        guard=guard,
+                    ).run()
             finally:
                 self._starting.discard(order.runner)
+                self._stocked(order.store)
             environment = self._hold(launch.reference_of(about, order, container))
             if order.runner not in self._followers:
                 self._follow(environment)
@@ -130,7 +147,7 @@ class DockerRuntime:
         found = await self._resolve(environment)
         async with self._locked(found.reference.runner):
             self._check(found, environment, permit)
-            ending = Ending(self.engine, found, partial(self._look, found))
+            ending = Ending(self.engine, self.stock, found, partial(self._look, found))
             if permit.polite:
                 await ending.ask_to_stop()
                 return
@@ -145,9 +162,12 @@ class DockerRuntime:
     async def list(self, store: str) -> list[FoundEnvironment]:
         about = await self.engine.about()
         named, ours = set(self._starting), []
-        for entry in await self.engine.containers(store):
+        listing = await self.engine.containers(store)
+        for entry in listing:
             marks = entry.get("Labels") or {}
             runner, pool = marks.get(specification.RUNNER), marks.get(specification.POOL)
+            if specification.ROLE in marks:
+                continue  # what stands beside a runner, or is ready for one, is none
             if marks.get(specification.STORE) == store and runner and pool:
                 named.add(runner)
                 if runner not in self._starting:
@@ -155,7 +175,9 @@ class DockerRuntime:
                         self._found(Reference(runner, pool, store, about.id, str(entry["Id"])), entry)
                     )
         found = [one for one in await asyncio.gather(*ours) if one is not None]
-        await self._clear_networks(store, named)
+        with contextlib.suppress(PortError):  # what stays is found again by the next look
+            await self.stock.sweep(store, listing, lambda runner: runner in named or self._lives(runner))
+        self._stocked(store)
         return found
 
     async def _found(self, reference: Reference, entry: Mapping[str, Any]) -> FoundEnvironment | None:
@@ -198,6 +220,7 @@ class DockerRuntime:
         if self._guard is not None:
             tasks.append(self._guard)
         self._followers.clear()
+        await self.stock.close(self._store, empty=not self._known and not self._starting)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -291,11 +314,18 @@ class DockerRuntime:
                 self._sink.sign(RunnerId(environment.reference.runner), sign, detail)
 
     async def _ask(self, environment: Environment) -> Look:
-        """Look at the processes, then at the files."""
-        seen = await self._look(environment)
+        """Look at the processes, then at the files: directly where both are this machine's and the first process is
+        known, which shows a job also while the engine is away."""
+        near = None
+        if self.engine.on_this_machine and environment.pid and not environment.far:
+            near = await asyncio.to_thread(look_near, environment, self._now())
+        seen = near[0] if near is not None else await self._look(environment)
         for pid in seen.workers:
             self._tell(environment, environment.evidence.saw_worker((environment.reference.container, pid)))
-        await self._read(environment)
+        if near is not None:
+            self._tell(environment, near[1])
+        else:
+            await self._read(environment)
         return seen
 
     async def _look(self, environment: Environment) -> Look:
@@ -342,14 +372,25 @@ class DockerRuntime:
             await asyncio.gather(follower, return_exceptions=True)
             self._followers.pop(environment.reference.runner, None)
 
-    async def _clear_networks(self, store: str, named: set[str]) -> None:
-        """Remove networks whose container was never made, or is gone."""
-        for network in await self.engine.networks(store):
-            marks = network.get("Labels") or {}
-            runner = marks.get(specification.RUNNER)
-            if marks.get(specification.STORE) == store and runner and runner not in named | self._starting:
-                with contextlib.suppress(PortError):
-                    await self.engine.remove_network(str(network["Id"]))
+    async def _images_of(self, options: DockerOptions) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Return a pool's image, and that of the engine for its jobs where it has one."""
+        if options.docker == "none":
+            return await self.images.ready(options), None
+        beside = replace(options, image=options.docker_image)
+        image, other = await launch.together(self.images.ready(options), self.images.ready(beside))
+        return image, other
+
+    def _lives(self, runner: str) -> bool:
+        """Say whether a runner is being started or is held here."""
+        return runner in self._starting or any(
+            each.reference.runner == runner for each in self._known.values()
+        )
+
+    def _stocked(self, store: str) -> None:
+        """Let networks be made ready, from now on."""
+        self._store = store
+        if self._sink is not None:
+            self.stock.fill(store)
 
     async def _guarded(self, store: str) -> None:
         """Put the packet filter in place, and look after it from now on."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ephemerd.adapters.runtimes.docker.options import DockerOptions
@@ -17,6 +17,12 @@ from ephemerd.ports.errors import Broken
 from ephemerd.ports.runtime import StartOrder
 
 STORE, RUNNER, POOL = "ephemerd.store", "ephemerd.runner", "ephemerd.pool"
+ROLE, KIND = "ephemerd.role", "ephemerd.kind"
+"""What a container of ours is that is no runner's own, and which runners a ready network suits."""
+HOLDS_NETWORK, ENGINE = "network", "engine"
+OF_CONTAINER = "container:"
+"""What the mode of a network begins with that another container holds."""
+NOBODY = "65534:65534"
 FOLDER = "/.ephemerd"
 LISTENER = "bin/Runner.Listener"
 LOG_MOST = "32m"
@@ -60,7 +66,7 @@ def container(
     """Return the container of an order.
 
     environment   what the listener gets beside what is promised to it
-    network       the id of its own network; None where the pool has none
+    network       the id of its own network, or "container:" and the id of who holds it; None where the pool has none
     """
     variables = {
         **environment,
@@ -77,7 +83,6 @@ def container(
         "WorkingDir": options.runner_root,
         "Env": [f"{name}={value}" for name, value in variables.items()],
         "Labels": labels(order),
-        "Hostname": order.runner[:63],
         "Tty": False,
         "OpenStdin": False,
         "Healthcheck": {
@@ -86,9 +91,16 @@ def container(
         "NetworkDisabled": options.network == "none",
         "HostConfig": _host(options, network),
     }
+    if not held(network):
+        made["Hostname"] = order.runner[:63]
     if options.user is not None:
         made["User"] = options.user
     return made
+
+
+def held(network: str | None) -> bool:
+    """Say whether a network's mode names the container that holds it; names and name servers are that one's."""
+    return network is not None and network.startswith(OF_CONTAINER)
 
 
 def _host(options: DockerOptions, network: str | None) -> dict[str, Any]:
@@ -101,15 +113,11 @@ def _host(options: DockerOptions, network: str | None) -> dict[str, Any]:
         "CapAdd": list(options.capabilities),
         "SecurityOpt": [] if options.new_privileges else ["no-new-privileges"],
         "IpcMode": "private",
-        "PidsLimit": options.pids,
         "NetworkMode": options.network if options.network in ("host", "none") else network,
         "LogConfig": {"Type": "json-file", "Config": {"max-size": LOG_MOST}},
-        "Mounts": _mounts(options),
+        "Mounts": mounts(options),
+        **limits(options),
     }
-    if options.memory is not None:
-        host |= {"Memory": options.memory, "MemorySwap": options.memory}
-    if options.cpus is not None:
-        host["NanoCpus"] = round(options.cpus * 1e9)
     if options.shm is not None:
         host["ShmSize"] = options.shm
     if options.disk is not None:
@@ -117,43 +125,78 @@ def _host(options: DockerOptions, network: str | None) -> dict[str, Any]:
     if options.work_tmpfs is not None:
         size = f"rw,exec,nosuid,nodev,mode=1777,size={options.work_tmpfs}"
         host["Tmpfs"] = {f"{options.runner_root}/_work": size}
-    if options.dns:
+    if options.dns and not held(network):
         host["Dns"] = list(options.dns)
     return host
 
 
-def _mounts(options: DockerOptions) -> list[dict[str, Any]]:
+def limits(options: DockerOptions) -> dict[str, Any]:
+    """Return what a container may use of the machine."""
+    found: dict[str, Any] = {"PidsLimit": options.pids}
+    if options.memory is not None:
+        found |= {"Memory": options.memory, "MemorySwap": options.memory}
+    if options.cpus is not None:
+        found["NanoCpus"] = round(options.cpus * 1e9)
+    return found
+
+
+def mounts(options: DockerOptions) -> list[dict[str, Any]]:
     """The runner application and the tool cache, read only; nothing else of the machine, least of all a socket."""
-    mounts = []
+    found = []
     if options.application is not None:
         for part in ("bin", "externals"):
             source = options.application / part
             if part == "bin" or source.is_dir():
-                mounts.append((str(source), f"{options.runner_root}/{part}"))
+                found.append((str(source), f"{options.runner_root}/{part}"))
     if options.tool_cache is not None:
-        mounts.append((str(options.tool_cache), TOOLS))
+        found.append((str(options.tool_cache), TOOLS))
     return [
-        {"Type": "bind", "Source": source, "Target": target, "ReadOnly": True} for source, target in mounts
+        {"Type": "bind", "Source": source, "Target": target, "ReadOnly": True} for source, target in found
     ]
 
 
-def network(order: StartOrder, subnet: str | None) -> dict[str, Any]:
+def network(name: str, store: str, marks: Mapping[str, str], subnet: str | None) -> dict[str, Any]:
     """Return a network for one runner, with a bridge that the packet filter knows by its name."""
     made: dict[str, Any] = {
-        "Name": order.runner,
+        "Name": name,
         "CheckDuplicate": True,
         "Driver": "bridge",
         "Internal": False,
         "EnableIPv6": False,
-        "Labels": labels(order),
+        "Labels": dict(marks),
         "Options": {
-            "com.docker.network.bridge.name": bridge_name(order.store, order.runner),
+            "com.docker.network.bridge.name": bridge_name(store, name),
             "com.docker.network.bridge.enable_icc": "false",
         },
     }
     if subnet is not None:
         made["IPAM"] = {"Driver": "default", "Config": [{"Subnet": subnet}]}
     return made
+
+
+def holder(marks: Mapping[str, str], options: DockerOptions, network: str) -> dict[str, Any]:
+    """Return a container that does nothing but hold a network until a runner joins it: nobody, with no rights."""
+    host: dict[str, Any] = {
+        "RestartPolicy": {"Name": "no"},
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges"],
+        "ReadonlyRootfs": True,
+        "PidsLimit": 8,
+        "NetworkMode": network,
+        "LogConfig": {"Type": "none"},
+    }
+    if options.dns:
+        host["Dns"] = list(options.dns)
+    return {
+        "Image": options.image,
+        "Entrypoint": ["sleep", "2147483647"],
+        "Cmd": [],
+        "User": NOBODY,
+        "Hostname": "runner",
+        "Labels": dict(marks),
+        "Healthcheck": {"Test": ["NONE"]},
+        "HostConfig": host,
+    }
 
 
 def account_in(passwd: bytes, user: str) -> tuple[int, int] | None:
@@ -169,12 +212,20 @@ def account_in(passwd: bytes, user: str) -> tuple[int, int] | None:
     return (int(name), 0) if name.isdigit() else (0, 0) if name == "root" else None
 
 
-def handover(credential: str, owner: tuple[int, int]) -> bytes:
-    """Return the archive that brings the script and the credential into a container, for its user alone."""
+def handover(credential: str, owner: tuple[int, int], folders: Sequence[str] = ()) -> bytes:
+    """Return the archive that brings the script and the credential into a container, for its user alone.
+
+    folders   of the container that are made its user's
+    """
     if "\n" in credential or "\0" in credential or not credential:
         raise Broken("the runner's configuration is empty or has more than one line")
     written = io.BytesIO()
     with tarfile.open(fileobj=written, mode="w") as tar:
+        for name in folders:
+            entry = tarfile.TarInfo(name.strip("/"))
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            entry.uid, entry.gid = owner
+            tar.addfile(entry)
         folder = tarfile.TarInfo(FOLDER.strip("/"))
         folder.type, folder.mode = tarfile.DIRTYPE, 0o700
         folder.uid, folder.gid = owner

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from ephemerd.adapters.runtimes.docker import specification
+from ephemerd.adapters.runtimes.docker import sidecar, specification
 from ephemerd.adapters.runtimes.docker.collecting import Known, plan
-from ephemerd.adapters.runtimes.docker.engine import failure
+from ephemerd.adapters.runtimes.docker.engine import About, failure
 from ephemerd.adapters.runtimes.docker.images import with_tag
 from ephemerd.adapters.runtimes.docker.notebook import GRAIN, Notebook
 from ephemerd.adapters.runtimes.docker.options import DockerOptions
 from ephemerd.adapters.runtimes.docker.reference import Reference, parse_reference, place_of
 from ephemerd.adapters.runtimes.docker.rules import Exceptions, render, without_counts
+from ephemerd.adapters.runtimes.docker.stock import kind_of
 from ephemerd.adapters.runtimes.docker.subnets import free_subnets
 from ephemerd.adapters.runtimes.docker.tunnel import arguments
 from ephemerd.domain.ids import RunnerId
@@ -73,7 +74,9 @@ def test_nothing_of_the_machine_is_given_to_a_container_by_default():
 
 def test_the_credential_is_in_no_part_of_it():
     assert "blob-secret" not in json.dumps(specification.container(ORDER, OPTIONS, {}, "net"))
-    assert "blob-secret" not in json.dumps(specification.network(ORDER, "10.0.0.0/29"))
+    assert "blob-secret" not in json.dumps(
+        specification.network(ORDER.runner, ORDER.store, specification.labels(ORDER), "10.0.0.0/29")
+    )
 
 
 def test_limits_are_handed_on():
@@ -140,7 +143,65 @@ def test_a_user_is_looked_up_in_the_image(user, owner):
     assert specification.account_in(passwd, user) == owner
 
 
+# An engine for jobs
+
+GRANTED = replace(OPTIONS, docker="sidecar", docker_rights="capabilities", memory=1024, user="runner")
+ABOUT = About("ID", "20", False, False, False, "cgroupfs", "overlay2", "/var/lib/docker", True)
+
+
+def test_an_engine_for_jobs_shares_with_its_runner_what_jobs_need_and_nothing_of_the_machine():
+    made = specification.container(ORDER, GRANTED, {}, "container:net")
+    sidecar.share(made, ORDER, GRANTED)
+    beside = sidecar.container(ORDER, GRANTED, {}, "container:net", ("1.1.1.1",))
+    ours, its = made["HostConfig"]["Mounts"], beside["HostConfig"]["Mounts"]
+    assert [mount for mount in its if mount["Type"] != "volume"] == []
+    assert {mount["Target"] for mount in ours} == {
+        *("/run/ephemerd-engine", "/home/runner/_work", "/home/runner/externals")
+    }
+    assert [mount["Target"] for mount in its if mount not in ours] == ["/var/lib/docker"]
+    labels = {str(mount["VolumeOptions"]["Labels"]) for mount in its}
+    assert labels == {str(specification.labels(ORDER))}
+    assert "DOCKER_HOST=unix:///run/ephemerd-engine/docker.sock" in made["Env"]
+    assert made["HostConfig"]["CapDrop"] == ["ALL"], "the runner itself gets no right more"
+    assert beside["HostConfig"]["Memory"] == 1024
+    assert beside["Cmd"][-2:] == ["--dns", "1.1.1.1"]
+    assert "Hostname" not in beside
+    assert beside["Labels"]["ephemerd.role"] == "engine"
+
+
+def test_an_engine_for_jobs_has_no_more_rights_than_the_pool_grants():
+    image = {"Config": {"Entrypoint": ["dockerd-entrypoint.sh"]}}
+    some = sidecar.container(ORDER, GRANTED, image, "net", ())
+    assert "Privileged" not in some["HostConfig"]
+    assert some["Entrypoint"][-1] == "dockerd-entrypoint.sh"
+    every = sidecar.container(ORDER, replace(GRANTED, docker_rights="privileged"), image, "net", ())
+    assert every["HostConfig"]["Privileged"]
+    assert "Entrypoint" not in every
+
+
+@pytest.mark.parametrize(
+    ("options", "about", "words"),
+    [
+        (replace(GRANTED, docker_rights="refused"), ABOUT, "docker_rights"),
+        (replace(GRANTED, network="host"), ABOUT, "network of the runner's own"),
+        (GRANTED, replace(ABOUT, podman=True), "Docker Engine"),
+        (GRANTED, replace(ABOUT, contained=True), "user namespace"),
+    ],
+)
+def test_an_engine_for_jobs_is_refused_where_it_cannot_be(options, about, words):
+    sidecar.check(ABOUT, GRANTED)
+    sidecar.check(about, replace(options, docker="none"))
+    with pytest.raises(Broken, match=words):
+        sidecar.check(about, options)
+
+
 # Networks
+
+
+def test_ready_networks_suit_pools_that_make_them_alike():
+    assert kind_of(OPTIONS) == kind_of(replace(OPTIONS, memory=7, network="bridge"))
+    for change in ({"subnets": "10.0.0.0/16"}, {"dns": ("1.1.1.1",)}, {"image": "other:1"}):
+        assert kind_of(OPTIONS) != kind_of(replace(OPTIONS, **change))
 
 
 def test_free_parts_overlap_nothing_and_differ_by_runner():
