@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ephemerd.ports.views import PoolView, RateView, StatusView
+from ephemerd.ports.views import PoolView, RateView, RecoveryView, StatusView
 
 Figure = tuple[str, Mapping[str, str], float]
 """A metric's sample: its name without the prefix, labels, value."""
@@ -26,13 +26,15 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class ForgeModel:
-    """One forge: `reconciled` by scope (ms, 0 for not yet), `deliveries` as (event, result, count)."""
+    """One forge: `reconciled` by scope (ms, 0 for not yet), `deliveries` as (event, result, count), `recoveries` by
+    hook: deliveries that failed and were fetched."""
 
     name: str
     rates: tuple[RateView, ...]
     reconciled: tuple[tuple[str, int], ...]
     calls: tuple[Calls, ...]
     deliveries: tuple[tuple[str, str, int], ...]
+    recoveries: tuple[RecoveryView, ...]
 
 
 def forges(
@@ -53,6 +55,7 @@ def forges(
             ),
             _calls(name, figures),
             _deliveries(name, figures),
+            tuple(one for one in status.recoveries if one.forge == name),
         )
         for name in dict.fromkeys(names)
     )

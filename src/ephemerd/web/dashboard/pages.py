@@ -11,7 +11,6 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from ephemerd.app import decided
 from ephemerd.app.history import WINDOWS
 from ephemerd.app.logs import Logs, NoLogs
 from ephemerd.app.timeline import compact
@@ -197,19 +196,22 @@ class Pages:
         names = {"outcome": OUTCOMES, "verdict": VERDICTS, "rule": RULES, "via": VIAS}
         chosen = {name: query.get(name, "") for name in names}
         chosen = {name: value if value in names[name] else "" for name, value in chosen.items()}
-        wanted = decided.Wanted(**chosen, runner=query.get("runner", "")[:100])
-        before = number(query.get("before", ""))
-        found = await decided.decided(self._sources.queries, wanted, before=before, limit=50)
-        kept = {name: value for name, value in {**chosen, "runner": wanted.runner}.items() if value}
+        runner, before = query.get("runner", "")[:100], number(query.get("before", ""))
+        outcome = chosen["outcome"]
+        only = {name: value for name, value in chosen.items() if name != "outcome"}
+        found = await self._sources.queries.decisions(
+            after=before, limit=50, runner=runner, outcome=outcome, newest=True, only=only
+        )
+        kept = {name: value for name, value in {**chosen, "runner": runner}.items() if value}
         return self.render(
             request,
             "decisions.html",
             live=not before,
             page="decisions",
             filters=[(name, chosen[name], names[name]) for name in names],
-            wanted=wanted,
+            runner=runner,
             filtered=bool(kept),
-            chosen=found,
+            found=found,
             before=before,
             first_url="/decisions" + (f"?{urlencode(kept)}" if kept else ""),
             next_url=f"/decisions?{urlencode({**kept, 'before': found.next})}",
