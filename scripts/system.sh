@@ -19,6 +19,7 @@ openssh-server:sshd
 openssh-client:ssh
 openssl:openssl
 busybox-static:busybox
+chromium:chromium
 prometheus:prometheus
 systemd:systemd-analyze
 LIST
