@@ -12,6 +12,7 @@ import pytest
 
 from ephemerd.domain.pool import Policy
 from ephemerd.ports.store import Keep
+from ephemerd.testing.memory.store import MemoryDisk
 from ephemerd.testing.simulate.exported import replay_exported
 from ephemerd.testing.soak import Soak, SoakResult
 from ephemerd.testing.virtual_time import virtually
@@ -24,10 +25,29 @@ GROWS_BY_CHANCE = 40
 
 
 @pytest.fixture(scope="module")
-def result() -> SoakResult:
+def soaked() -> tuple[MemoryDisk, SoakResult]:
     policy = Policy(finished_most=FINISHED)
     keep = Keep(age=3_600_000, segment_age=1_800_000, least_entries=100)
-    return virtually(Soak(JOBS, days=1.5, policy=policy, keep=keep).run)[0]
+    soak = Soak(JOBS, days=1.5, policy=policy, keep=keep)
+    return soak.disk, virtually(soak.run)[0]
+
+
+@pytest.fixture(scope="module")
+def result(soaked: tuple[MemoryDisk, SoakResult]) -> SoakResult:
+    return soaked[1]
+
+
+def recounted(disk: MemoryDisk) -> int:
+    kept = [row for rows in disk.rows.values() for row in rows.values()]
+    kept += [entry.event for entry in disk.journal.values()]
+    kept += [checkpoint for _, checkpoint, _ in disk.segments.values()]
+    kept += [body for _, _, _, body, _ in disk.quarantine.values()]
+    return sum(len(one) for one in [*kept, *disk.decisions.values()])
+
+
+def test_what_a_disk_says_it_uses_is_what_it_keeps(soaked):
+    disk, _ = soaked
+    assert disk.used == recounted(disk)
 
 
 def test_every_job_is_done_and_nothing_is_left(result):
@@ -60,6 +80,7 @@ def test_segments_that_a_running_store_opened_are_replayed_to_the_same_commands(
     assert virtually(soak.run)[0].problems == []
     disk, decode = soak.disk, msgspec.json.decode
     assert len(disk.segments) >= 4
+    assert disk.used == recounted(disk)
     numbers = sorted(disk.segments)
     for number in numbers[1:]:
         rules, checkpoint, first = disk.segments[number]

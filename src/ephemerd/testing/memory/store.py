@@ -53,6 +53,8 @@ class MemoryDisk:
     decisions: dict[int, bytes] = field(default_factory=dict)
     quarantine: dict[int, tuple[int, str, str, bytes, str]] = field(default_factory=dict)
     next_aside: int = 1
+    used: int = len(b"{}")
+    """Bytes of what is kept, names and numbers aside; counted as it changes, for it is asked for often."""
     holder: MemoryStore | None = None
 
 
@@ -89,7 +91,7 @@ class MemoryStore:
         """Begin a journal segment; returns its number (1, 2, …)."""
         disk = self._held()
         number = max(disk.segments) + 1
-        disk.segments[number] = (rules, _encode(checkpoint), disk.next_seq)
+        _open(disk, number, rules, checkpoint)
         return number
 
     async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
@@ -114,6 +116,7 @@ class MemoryStore:
         """Keep what could not be handled."""
         disk = self._held()
         disk.quarantine[disk.next_aside] = (now, forge, delivery, bytes(body), error)
+        disk.used += len(body)
         disk.next_aside += 1
 
     async def quarantined(self) -> int:
@@ -134,6 +137,7 @@ class MemoryStore:
         disk = self._held()
         kept = {seq: one for seq, one in disk.quarantine.items() if seq > upto}
         cleared = len(disk.quarantine) - len(kept)
+        disk.used -= sum(len(one[3]) for seq, one in disk.quarantine.items() if seq not in kept)
         disk.quarantine = kept
         return cleared
 
@@ -145,7 +149,7 @@ class MemoryStore:
         """Measure what the disk holds."""
         disk = self._held()
         oldest = next((entry.now for entry in disk.journal.values()), None)
-        return StoreSize(used(disk), 0, None, oldest)
+        return StoreSize(disk.used, 0, None, oldest)
 
     async def decisions(
         self, *, after: int = 0, limit: int = 100, runner: str = "", outcome: str = "", newest: bool = False
@@ -245,28 +249,26 @@ def _write(disk: MemoryDisk, batch: Batch, ready: _Ready, clock: tuple[int, str,
             break
         del disk.deliveries[oldest]
     for (kind, name), row in ready.rows.items():
-        if row is None:
-            disk.rows.get(kind, {}).pop(name, None)
-        else:
-            disk.rows.setdefault(kind, {})[name] = row
+        of_kind = disk.rows.setdefault(kind, {})
+        disk.used -= len(of_kind.pop(name, b"")) if row is None else len(of_kind.get(name, b""))
+        if row is not None:
+            of_kind[name] = row
+            disk.used += len(row)
     for step, event in zip(batch.steps, ready.events, strict=True):
         disk.journal[disk.next_seq] = _Entry(max(disk.segments), step.now, event, step.commands)
+        disk.used += len(event)
         for subject in dict.fromkeys(step.subjects):
             disk.subjects.setdefault(subject, []).append(disk.next_seq)
         disk.next_seq += 1
     disk.decisions.update(ready.decisions)
+    disk.used += sum(len(made) for made in ready.decisions.values())
     disk.clock = clock
 
 
-def used(disk: MemoryDisk) -> int:
-    """Return the bytes of what is kept, names and numbers aside."""
-    return (
-        sum(len(row) for rows in disk.rows.values() for row in rows.values())
-        + sum(len(entry.event) for entry in disk.journal.values())
-        + sum(len(made) for made in disk.decisions.values())
-        + sum(len(checkpoint) for _, checkpoint, _ in disk.segments.values())
-        + sum(len(body) for _, _, _, body, _ in disk.quarantine.values())
-    )
+def _open(disk: MemoryDisk, number: int, rules: str, checkpoint: Plain) -> None:
+    encoded = _encode(checkpoint)
+    disk.segments[number] = (rules, encoded, disk.next_seq)
+    disk.used += len(encoded)
 
 
 def prune(disk: MemoryDisk, now: int, keep: Keep) -> Pruned:
@@ -276,10 +278,9 @@ def prune(disk: MemoryDisk, now: int, keep: Keep) -> Pruned:
     if len(numbers) > 1:
         first, following = disk.segments[numbers[0]][2], disk.segments[numbers[1]][2]
         last = disk.journal[following - 1].now if following > first else None
-        if last is None or last < cutoff or used(disk) > keep.size:
-            del disk.segments[numbers[0]]
-            for seq in range(first, following):
-                del disk.journal[seq]
+        if last is None or last < cutoff or disk.used > keep.size:
+            disk.used -= len(disk.segments.pop(numbers[0])[1])
+            disk.used -= sum(len(disk.journal.pop(seq).event) for seq in range(first, following))
             return Pruned(segments=1, entries=following - first, more=True)
     floor = disk.segments[numbers[0]][2]
     for name in [name for name, found in disk.subjects.items() if found[-1] < floor]:
@@ -290,11 +291,11 @@ def prune(disk: MemoryDisk, now: int, keep: Keep) -> Pruned:
         at = _decode(disk.decisions[number]).get("at")
         if at is None or at >= oldest:
             break
-        del disk.decisions[number]
+        disk.used -= len(disk.decisions.pop(number))
         decisions += 1
     late = [seq for seq, one in disk.quarantine.items() if one[0] < cutoff]
     for seq in late:
-        del disk.quarantine[seq]
+        disk.used -= len(disk.quarantine.pop(seq)[3])
     return Pruned(decisions=decisions, quarantined=len(late), opened=_open_next(disk, now, keep))
 
 
@@ -314,7 +315,7 @@ def _open_next(disk: MemoryDisk, now: int, keep: Keep) -> int:
     }
     at = disk.journal[disk.next_seq - 1].now - 1
     checkpoint = {"rules": rules, "at": at, "rows": rows_now}
-    disk.segments[number + 1] = (rules, _encode(checkpoint), disk.next_seq)
+    _open(disk, number + 1, rules, checkpoint)
     return number + 1
 
 

@@ -33,10 +33,11 @@ from ephemerd.testing.soak.world import (
 )
 from ephemerd.testing.virtual_time import virtually
 
-DAYS = 40.0
-"""Virtual days over which the jobs arrive: finished ones are kept for 8, so a fifth of the way fills the state."""
+DAYS = 200.0
+"""Virtual days over which the jobs arrive. Delivery ids are kept for 8 of them, whatever is set: all that is kept for a
+time is full long before the warm sample."""
 SAMPLES = 20
-WARM = 0.3
+WARM = 0.15
 """The share of the jobs after which nothing may grow any more."""
 FLAT = 5.0
 """Percent by which memory may differ from what it was when warm."""
@@ -44,7 +45,11 @@ QUIET = 3600.0
 """Virtual seconds after the last job within which all that was made must be gone."""
 LOOK = 10.0
 SLOTS = 8
-HISTORY = Keep(age=86_400_000, segment_age=6 * 3_600_000)
+HOUR = 3_600_000
+KEPT = Policy(finished_kept=24 * HOUR)
+HISTORY = Keep(age=12 * HOUR, segment_age=HOUR, least_entries=100)
+"""Little is kept, because the store is in the memory that is measured: the less is kept, the less hides a leak. 5 % of
+what is left is some 30 bytes a job."""
 
 
 class CountingMeter:
@@ -134,7 +139,7 @@ class Soak:
         self._jobs = jobs
         self._gap = days * 86_400 / jobs
         self._seed = seed
-        self._policy = policy or Policy()
+        self._policy = policy or KEPT
         self._keep = keep
         self._progress = progress
         self.disk = MemoryDisk()
