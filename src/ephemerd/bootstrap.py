@@ -58,7 +58,7 @@ from ephemerd.placing import Placing
 from ephemerd.ports.errors import Broken, Denied, NewerStore, PortError, StoreHeld
 from ephemerd.ports.forge import Forge
 from ephemerd.ports.hooks import AppHookAdmin, DeliveryLog, HookAdmin
-from ephemerd.ports.store import JournalEntry, Keep, Segment, SetAside, StoreSize
+from ephemerd.ports.store import JournalEntry, Keep, Segment, SetAside, Store, StoreSize
 from ephemerd.ports.views import ChangeView, FindingView
 from ephemerd.ports.webhooks import Webhooks
 from ephemerd.web.access import Keys
@@ -104,6 +104,11 @@ def _journal_of(path: Path, number: int | None) -> Iterator[Journal]:
         raise StartError(Code.ENVIRONMENT, str(error), "run the newer version") from error
     except PortError as error:
         raise StartError(Code.ENVIRONMENT, error.detail, "name another store or segment") from error
+
+
+def open_store(path: Path) -> Store:
+    """Make a store on a file; nothing is opened yet."""
+    return SqliteStore(path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ class Intake:
         self, webhooks: Mapping[str, Webhooks], inbox: Inbox, meter: Meter, *, wait: float = STORE_WAIT
     ) -> None:
         self._webhooks = dict(webhooks)
-        self._inbox = inbox
+        self.inbox = inbox
         self._meter = meter
         self._wait = wait
         self.watch = None
@@ -129,7 +129,7 @@ class Intake:
         return taken
 
     async def _store(self, event: JobReported, delivery: DeliveryId, body: bytes) -> Taken:
-        reply = self._inbox.offer(event, delivery=delivery, body=body)
+        reply = self.inbox.offer(event, delivery=delivery, body=body)
         if reply is None:
             return Taken.NOT_STORED
         try:

@@ -1,4 +1,4 @@
-"""The one door to `ephemerd.testing`: `demo`, `forge-sim` and the simulator.
+"""The one door to `ephemerd.testing`: `demo`, `forge-sim`, the simulator and the benchmarks.
 
 Everything there is loaded only when asked for.
 """
@@ -145,3 +145,10 @@ def simulator() -> Any:
     from ephemerd.testing.simulate import front
 
     return front
+
+
+def benchmarks() -> Any:
+    """Return the benchmarks: a module with their names and what runs them."""
+    from ephemerd.testing.bench import run
+
+    return run

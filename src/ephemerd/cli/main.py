@@ -6,6 +6,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
@@ -64,6 +65,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
     "Look after": (
         Entry("store", "store:app", "Check, back up, export the store.", "store backup FILE"),
         Entry("journal", "journal:app", "Export the journal.", "journal export --out journal.jsonl"),
+        Entry("token", "token:app", "Make API tokens and login links.", "token create grafana --role read"),
         Entry("images", "images:app", "List runners' images, remove old ones.", "images gc --dry-run"),
     ),
     "Test with": (
@@ -85,6 +87,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
             "Run the GitHub look-alike alone.",
             "forge-sim --port 9000 --weather bursty --write-runner ./runner",
         ),
+        Entry("bench", "lab_bench:bench", "Measure speed and cost on this machine.", "bench --only core"),
     ),
 }
 ENTRIES = {entry.name: entry for part in SECTIONS.values() for entry in part}
@@ -110,6 +113,7 @@ ANYWHERE = {
     "--quiet": 0,
     "--log-level": 1,
     "--log-format": 1,
+    "--token-file": 1,
 }
 
 
@@ -131,6 +135,10 @@ def _before(
     log_format: Annotated[
         str, typer.Option("--log-format", metavar="FORMAT", help=f"One of {', '.join(FORMATS)}.")
     ] = "auto",
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", metavar="FILE", help="API token for --url; default $EPHEMERD_TOKEN."),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -139,7 +147,7 @@ def _before(
     for option, value, allowed in (("--log-level", level, LEVELS), ("--log-format", log_format, FORMATS)):
         if value not in allowed:
             raise Failure(Exit.USAGE, f"{option} {value!r} is not known", f"use one of {', '.join(allowed)}")
-    context.obj = Common(debug, quiet, level, log_format, bool(log_level or verbose or quiet))
+    context.obj = Common(debug, quiet, level, log_format, bool(log_level or verbose or quiet), token_file)
 
 
 def hoist(arguments: Sequence[str]) -> list[str]:

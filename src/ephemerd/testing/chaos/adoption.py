@@ -77,8 +77,7 @@ class AdoptionStage(Stage):
 
     def daemon_cpu_s(self) -> float:
         """Seconds of processor that the daemon has used."""
-        assert self._daemon_process is not None
-        times = psutil.Process(self._daemon_process.pid).cpu_times()
+        times = psutil.Process(self.daemon_pid).cpu_times()
         return float(times.user + times.system)
 
     def journal(self, query: str, *values: int) -> int:

@@ -164,6 +164,12 @@ class Stage:
 
     # Ending
 
+    @property
+    def daemon_pid(self) -> int:
+        """The daemon's process id; it has been started."""
+        assert self._daemon_process is not None
+        return self._daemon_process.pid
+
     async def stop_daemon(self) -> int | None:
         """Stop the daemon as an init system would; returns its exit code."""
         return await _stop(self._daemon_process)

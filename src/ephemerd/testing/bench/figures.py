@@ -1,0 +1,69 @@
+"""What a benchmark says: a value, what it is held against, and whether it is what it should be."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+RUNS = 3
+"""So many runs a figure, unless it says otherwise; the median is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured figure.
+
+    value     the median of the runs, in `unit`
+    baseline  what was measured beside it in the same run, in the same unit; None where there is nothing to compare
+    ratio     value / baseline; None without a baseline
+    target    the bound; of the ratio where `of` is "ratio", of the value where it is "value"; None: only watched
+    least     the bound is the least that is wanted, else the most
+    runs      the value of each run
+    note      what a reader has to know
+    """
+
+    name: str
+    value: float
+    unit: str
+    runs: tuple[float, ...]
+    baseline: float | None = None
+    target: float | None = None
+    of: str = "value"
+    least: bool = False
+    note: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        return None if not self.baseline else self.value / self.baseline
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the bound is kept; None where there is none."""
+        judged = self.ratio if self.of == "ratio" else self.value
+        if self.target is None or judged is None:
+            return None
+        return judged >= self.target if self.least else judged <= self.target
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as `bench --json` prints it, rounded to four digits."""
+        fields = asdict(self) | {"ratio": self.ratio, "met": self.met, "runs": list(self.runs)}
+        return {name: _short(value) for name, value in fields.items()}
+
+
+Benchmark = Callable[[], Sequence[Figure]]
+
+
+def figure(name: str, unit: str, runs: Sequence[float], **fields: Any) -> Figure:
+    """Make a figure of the median of its runs; `baseline` may be the runs of the baseline."""
+    base = fields.pop("baseline", None)
+    if isinstance(base, list | tuple):
+        base = statistics.median(base)
+    return Figure(name, statistics.median(runs), unit, tuple(runs), baseline=base, **fields)
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    return [_short(one) for one in value] if isinstance(value, list) else value

@@ -1,0 +1,25 @@
+"""`soak`: jobs through the whole daemon shell over in-memory ports: how many a second, and whether memory grows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ephemerd.testing.bench.figures import Figure, figure
+from ephemerd.testing.soak.run import FLAT
+from ephemerd.testing.soak.run import soak as run
+
+JOBS = 20_000
+DAYS = 40.0
+PER_SECOND = 500.0
+
+
+def soak() -> Sequence[Figure]:
+    """One run: it is long enough to be its own average."""
+    result = run(JOBS, days=DAYS)
+    rate = result.outcome.jobs / result.wall_s
+    grown = abs(result.change("rss"))
+    return [
+        figure("soak", "jobs/s", [rate], target=PER_SECOND, least=True),
+        figure("soak.memory", "% of change", [grown], target=FLAT, note="resident memory after warm-up"),
+        figure("soak.problems", "problems", [float(len(result.problems))], target=0.0),
+    ]
