@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +16,11 @@ from ephemerd.cli.check import examined, report
 from ephemerd.cli.failure import Exit, Failure
 from ephemerd.cli.init import SECRET_BYTES, private_file
 from ephemerd.cli.options import Config, Json
+from ephemerd.cli.webhook_places import USED, AtApp, AtScope, Place, Refused
 
 if TYPE_CHECKING:
     from ephemerd.config.effective import Effective
-    from ephemerd.domain.ids import Scope
-    from ephemerd.ports.hooks import Hook, HookAdmin
+    from ephemerd.ports.hooks import AppHookAdmin, Hook, HookAdmin, HookDelivery
 
 app = typer.Typer(
     name="webhook",
@@ -30,29 +30,22 @@ app = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
 )
-USED = "workflow_job"
+SHOWN = 10
+"""So many of the latest deliveries are shown."""
 TRIES = 8
 """A ping is looked for after a quarter of a second, and then after pauses that double: a minute in all."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """One scope that is to have a hook at `url`, and what looks after it."""
+@dataclass(slots=True)
+class _Done:
+    """What came of it at one place; `tries` are its latest deliveries where they were looked at."""
 
-    scope: Scope
-    url: str
-    secret: str
-    admin: HookAdmin
-
-    def __repr__(self) -> str:
-        return f"_Place({self.scope}, {self.url!r})"
-
-    async def ours(self) -> Hook | None:
-        """Find the hook that leads to our address."""
-        return next((hook for hook in await self.admin.hooks(self.scope) if hook.url == self.url), None)
+    what: str
+    ok: bool
+    tries: list[HookDelivery] = field(default_factory=list)
 
 
-Act = Callable[[_Place], Awaitable[tuple[str, bool]]]
+Act = Callable[["Place"], Awaitable[_Done]]
 
 
 @app.command(epilog="Example: ephemerd webhook install")
@@ -80,25 +73,23 @@ def remove(config: Config = None, as_json: Json = False) -> int:
     return _each(config, _remove, as_json=as_json)
 
 
-async def _install(place: _Place) -> tuple[str, bool]:
-    hook = await place.ours()
-    if hook is None:
-        await place.admin.create(place.scope, place.url, place.secret)
-        return "made", True
-    await place.admin.update(place.scope, hook.id, place.url, place.secret)
-    return "brought up to date", True
+async def _install(place: Place) -> _Done:
+    return _Done(await place.install(), ok=True)
 
 
-async def _status(place: _Place) -> tuple[str, bool]:
-    hook = await place.ours()
+async def _status(place: Place) -> _Done:
+    hook = await place.hook()
     if hook is None:
-        return "there is none; run 'ephemerd webhook install'", False
+        return _Done(f"there is none; {place.mend}", ok=False)
     wrong = _wrong(hook)
     if wrong:
-        return f"{', '.join(wrong)}; run 'ephemerd webhook install'", False
-    if hook.answered is None:
-        return "in order; nothing was delivered yet", True
-    return f"in order; the latest delivery was answered {hook.answered}", hook.answered < 300
+        return _Done(f"{', '.join(wrong)}; {place.mend}", ok=False)
+    tries = await place.deliveries(hook)
+    if not tries:
+        return _Done("in order; nothing was delivered yet", ok=True)
+    failed = sum(not one.good for one in tries)
+    rest = f"; of the last {len(tries)} {failed} failed" if failed else ""
+    return _Done(f"in order; the latest delivery was {_answer(tries[0])}{rest}", tries[0].good, tries[:SHOWN])
 
 
 def _wrong(hook: Hook) -> list[str]:
@@ -114,28 +105,33 @@ def _wrong(hook: Hook) -> list[str]:
     return found
 
 
-async def _test(place: _Place) -> tuple[str, bool]:
-    hook = await place.ours()
+async def _test(place: Place) -> _Done:
+    hook = await place.hook()
     if hook is None:
-        return "there is none; run 'ephemerd webhook install'", False
-    before = {one.id for one in await place.admin.deliveries(place.scope, hook.id)}
-    await place.admin.ping(place.scope, hook.id)
+        return _Done(f"there is none; {place.mend}", ok=False)
+    before = await place.deliveries(hook)
+    known = {one.id for one in before}
+    wanted = await place.provoke(hook, before)
     for attempt in range(TRIES):
         await asyncio.sleep(0.25 * 2**attempt)
-        for one in await place.admin.deliveries(place.scope, hook.id):
-            if one.event == "ping" and one.id not in before:
-                good = 200 <= one.status < 300
-                said = f"answered {one.status}" if one.status else f"not delivered: {one.outcome}"
-                return f"ping {said}", good
-    return "the forge shows no delivery of the ping", False
+        for one in await place.deliveries(hook):
+            fits = one.delivery == wanted if wanted else one.event == "ping"
+            if fits and one.id not in known:
+                what = f"{one.event} of before, delivered again," if wanted else "ping"
+                return _Done(f"{what} {_answer(one)}", one.good)
+    return _Done("the forge shows no delivery of what was asked for", ok=False)
 
 
-async def _remove(place: _Place) -> tuple[str, bool]:
-    hook = await place.ours()
+async def _remove(place: Place) -> _Done:
+    hook = await place.hook()
     if hook is None:
-        return "there was none", True
-    await place.admin.remove(place.scope, hook.id)
-    return "removed", True
+        return _Done("there was none", ok=True)
+    await place.remove(hook)
+    return _Done("removed", ok=True)
+
+
+def _answer(one: HookDelivery) -> str:
+    return f"answered {one.status}" if one.status else f"not delivered: {one.outcome}"
 
 
 def _each(config: Path | None, act: Act, *, as_json: bool) -> int:
@@ -153,32 +149,68 @@ def _each(config: Path | None, act: Act, *, as_json: bool) -> int:
             code = Exit.UNREACHABLE
         raise Failure(code, error.detail, "see docs/GITHUB.md for what the token must be allowed") from None
     if as_json:
-        output.emit_json({"hooks": done})
+        output.emit_json({"hooks": [_plain(place, one) for place, one in done]})
     else:
-        for one in done:
-            print(output.clean(f"{one['scope']}: {one['url']}: {one['what']}"))
-    return Exit.DONE if all(one["ok"] for one in done) else Exit.ENVIRONMENT
+        for place, one in done:
+            print(output.clean(f"{place.name}: {place.url}: {one.what}"))
+            for failed in one.tries:
+                if not failed.good:
+                    at = output.clock(failed.at, day=True)
+                    print(output.clean(f"  {at}  {failed.event} {failed.delivery}: {_answer(failed)}"))
+    return Exit.DONE if all(one.ok for _, one in done) else Exit.ENVIRONMENT
 
 
-async def _all(effective: Effective, act: Act) -> list[dict[str, Any]]:
+def _plain(place: Place, done: _Done) -> dict[str, Any]:
+    """Return one line of the JSON; never anything secret."""
+    shown: dict[str, Any] = {"scope": place.name, "url": place.url, "what": done.what, "ok": done.ok}
+    if done.tries:
+        shown["deliveries"] = [
+            {
+                "id": one.id,
+                "delivery": one.delivery,
+                "event": one.event,
+                "at": one.at,
+                "status": one.status,
+                "outcome": one.outcome,
+                "good": one.good,
+            }
+            for one in done.tries
+        ]
+    return shown
+
+
+async def _all(effective: Effective, act: Act) -> list[tuple[Place, _Done]]:
     from ephemerd import bootstrap
 
-    done: list[dict[str, Any]] = []
-    async with bootstrap.hook_admins(effective) as admins:
-        for scope in effective.scopes():
-            forge = effective.settings.forge[scope.forge]
-            if forge.discovery != "webhook":
-                continue
-            if forge.webhook_url is None:
-                what = f"forge.{scope.forge}.webhook_url is not set, so nobody knows where the hook leads"
-                raise Failure(
-                    Exit.CONFIGURATION, what, "set the address by which the forge reaches the daemon"
-                )
-            secret = effective.webhook_secret(scope.forge).get_secret_value()
-            place = _Place(scope, forge.webhook_url, secret, admins[scope.forge])
-            what, ok = await act(place)
-            done.append({"scope": str(scope), "url": place.url, "what": what, "ok": ok})
-    return done
+    async with bootstrap.hook_admins(effective) as admins, bootstrap.app_hook_admins(effective) as apps:
+        done: list[tuple[Place, _Done]] = []
+        for place in _places(effective, admins, apps):
+            try:
+                one = await act(place)
+            except Refused as refusal:
+                one = _Done(str(refusal), ok=False)
+            done.append((place, one))
+        return done
+
+
+def _places(
+    effective: Effective, admins: Mapping[str, HookAdmin], apps: Mapping[str, AppHookAdmin]
+) -> list[Place]:
+    """Return where hooks are to be: one at each scope, or the App's one."""
+    places: list[Place] = []
+    for name, forge in effective.settings.forge.items():
+        if forge.discovery != "webhook":
+            continue
+        if forge.webhook_url is None:
+            what = f"forge.{name}.webhook_url is not set, so nobody knows where the hook leads"
+            raise Failure(Exit.CONFIGURATION, what, "set the address by which the forge reaches the daemon")
+        secret = effective.webhook_secret(name).get_secret_value()
+        if name in apps:
+            places.append(AtApp(f"{name}/app", forge.webhook_url, secret, apps[name]))
+            continue
+        scopes = (scope for scope in effective.scopes() if scope.forge == name)
+        places += [AtScope(str(one), forge.webhook_url, secret, one, admins[name]) for one in scopes]
+    return places
 
 
 def _effective(config: Path | None) -> Effective:
