@@ -52,15 +52,18 @@ class GitHubDeliveries:
     async def failed(self, older: str = "") -> Tries:
         """Read a page of tries that failed; of all tries where GitHub does not know how to choose."""
         while True:
-            choosing = self._chooses
+            choosing, hook = self._chooses, self._hook
             request = await self._request(
                 "?per_page=" + str(PER_PAGE) + ("&status=failure" if choosing else "")
             )
             request = replace(request, target=older) if older else replace(request, conditional=True)
             answer = await self._connection.ask(request, self._deadline())
-            if older or not choosing or answer.status not in (400, 422):
+            if not older and choosing and answer.status in (400, 422):
+                self._chooses = False  # an Enterprise Server that is older than the choice
+            elif not older and hook is not None and answer.status == 404:
+                self._hook = None  # it may have been made anew
+            else:
                 return self._page(request, answer)
-            self._chooses = False  # an Enterprise Server that is older than the choice
 
     async def read(self, number: int) -> tuple[Delivery, bytes]:
         """Read what one try held."""
@@ -69,8 +72,6 @@ class GitHubDeliveries:
         return read_held(self.forge, request, answer)
 
     def _page(self, request: Request, answer: Answer) -> Tries:
-        if answer.status == 404:
-            self._hook = None  # it may have been made anew
         if answer.status != 200:
             raise self._connection.fault(request, answer)
         further = next_page(self._connection.base, request, answer.headers)
