@@ -204,8 +204,8 @@ async def test_3_1_an_organization_and_an_enterprise_register_runners_as_a_repos
 async def test_5_an_organization_lists_its_repositories(api):
     assert (await api.get("/orgs/Acme")).json()["login"] == "acme"
     first = await api.get("/orgs/acme/repos?per_page=2")
-    assert [one["full_name"] for one in first.json()] == ["acme/app", "acme/lib"]
-    assert [one["full_name"] for one in (await api.get(first.links["next"]["url"])).json()] == ["acme/open"]
+    assert [one["full_name"] for one in first.json()] == ["acme/open", "acme/lib"], "the newest first"
+    assert [one["full_name"] for one in (await api.get(first.links["next"]["url"])).json()] == ["acme/app"]
 
 
 async def test_6_groups_are_made_changed_and_deleted(api):
@@ -368,7 +368,7 @@ async def test_what_an_app_is_not_installed_on_is_denied_and_never_gone(forge):
     ):
         with pytest.raises(PortError) as caught:
             await call
-        assert type(caught.value) is Denied
+        assert isinstance(caught.value, Denied)
 
 
 async def test_below_the_reserve_reads_wait_and_registrations_and_fences_go_on(sim, api, forge, app_key):

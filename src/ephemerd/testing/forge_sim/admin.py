@@ -3,10 +3,11 @@
 ===========================================  ==========================================================
 POST /_admin/jobs                            queue ``count`` jobs: ``labels``, ``duration_s`` (real), ``conclusion``,
                                              ``name``, ``tag``, ``repository``, ``max_parallel``, ``waiting``,
-                                             ``held``, ``prompt``, ``one_run`` (default true)
+                                             ``pending`` (by its concurrency group), ``held``, ``prompt``,
+                                             ``one_run`` and ``pushed`` (default true)
                                              -> ``{"jobs": [ids], "runs": [ids]}``
 POST /_admin/jobs/{id}/cancel                cancel it (at once if nobody acquired it)
-POST /_admin/jobs/{id}/approve               let a waiting one into the queue
+POST /_admin/jobs/{id}/approve               let a waiting or pending one into the queue
 POST /_admin/jobs/{id}/rerun                 run it once more -> ``{"jobs": [id]}``
 POST /_admin/jobs/{id}/foreign               somebody else's ``runner`` takes it, for ``duration_s``
 POST /_admin/jobs/{id}/hold, …/unhold        keep it from being assigned; let it be
@@ -21,6 +22,8 @@ POST /_admin/deliveries/release              send what was kept back (``jobs``, 
 POST /_admin/hooks                           ``url``, ``secret`` (default: the one given at start), ``repository`` or
                                              ``organization``
 POST /_admin/repositories                    ``name`` (owner/name), ``private``
+POST /_admin/repositories/change             ``name``, and what becomes of it: ``archived``, ``disabled``, ``rename``
+                                             (owner/name), ``remove``
 POST /_admin/enterprises                     ``name``: an enterprise that holds every organization
 POST /_admin/apps                            ``permissions`` (name to level), ``accounts``: make an App and install it;
                                              ``hook_url``, ``hook_secret`` and ``events`` (default workflow_job) set
@@ -100,6 +103,7 @@ class Admin:
             "/deliveries/release": self.release_deliveries,
             "/hooks": self.add_hook,
             "/repositories": self.add_repository,
+            "/repositories/change": self.change_repository,
             "/enterprises": self.add_enterprise,
             "/apps": self.add_app,
             "/apps/revoke": self.revoke_tokens,
@@ -119,6 +123,9 @@ class Admin:
         """Publish and refuse versions of the runner application, or serve them badly."""
         found = self.world.applications
         found.change(body)
+        for runner in self.world.runners.values():
+            if body.get("refuse_below") and runner.polling and runner.offer is None and found.refuses(runner.version):
+                runner.messages.put_nowait({"type": "TooOld"})
         if body.get("publish") or body.get("refuse_below"):
             self.world.truth.add("applications", listed=found.listed, refused_below=found.refused_below)
         return {"listed": found.listed, "served": found.served}
@@ -135,6 +142,7 @@ class Admin:
             duration_s=_number(body, "duration_s"),
             wanted=str(body.get("conclusion", "success")),
             waiting=bool(body.get("waiting")),
+            pending=bool(body.get("pending")),
             held=bool(body.get("held")),
             prompt=bool(body.get("prompt")),
             tag=str(body.get("tag", "")),
@@ -147,7 +155,11 @@ class Admin:
         limit = body.get("max_parallel")
         groups = [specs] if body.get("one_run", True) else [[one] for one in specs]
         whose = {"fork": str(body.get("fork", "")), "branch": str(body.get("branch", "main"))}
-        runs = [self.world.queue_run(repository, group, max_parallel=limit, **whose) for group in groups]
+        pushed = bool(body.get("pushed", True))
+        runs = [
+            self.world.queue_run(repository, group, max_parallel=limit, pushed=pushed, **whose)
+            for group in groups
+        ]
         return {"runs": [run.id for run in runs], "jobs": [job.id for run in runs for job in run.jobs]}
 
     async def cancel(self, request: Request, body: Json) -> Json:
@@ -247,6 +259,20 @@ class Admin:
         if name.count("/") != 1 or not all(name.split("/")):
             raise Refused(422, "name: owner/name is needed")
         return {"id": self.world.add_repository(name, private=bool(body.get("private", True))).id}
+
+    async def change_repository(self, request: Request, body: Json) -> Json:
+        """Archive, disable, rename or remove a repository."""
+        repository = self._repository({"repository": body.get("name", "")})
+        repository.archived = bool(body.get("archived", repository.archived))
+        repository.disabled = bool(body.get("disabled", repository.disabled))
+        if "rename" in body:
+            name = str(body["rename"])
+            if name.count("/") != 1 or not all(name.split("/")) or name.lower() in self.world.repositories:
+                raise Refused(422, "rename: owner/name is needed, which no other has")
+            self.world.rename_repository(repository, name)
+        if body.get("remove"):
+            self.world.remove_repository(repository)
+        return {}
 
     async def add_enterprise(self, request: Request, body: Json) -> Json:
         """Create an enterprise."""

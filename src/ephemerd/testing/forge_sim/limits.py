@@ -12,6 +12,8 @@ from ephemerd.testing.forge_sim.world import Refused, World
 
 PRIMARY_LIMIT = 5000
 """Requests an hour [doc]; the hour is scaled."""
+AT_ONCE = 100
+"""Requests under way at the same time, all endpoints together [doc]."""
 SECONDARY_POINTS = 900
 """Points a minute for each endpoint; a read costs 1, a write 5 [doc]; the minute is scaled."""
 
@@ -27,6 +29,19 @@ class Limits:
     used: int = 0
     reset_at: float = 0.0
     points: dict[str, deque[tuple[float, int]]] = field(default_factory=dict)
+    under_way: int = 0
+    most_under_way: int = 0
+
+    def enter(self) -> None:
+        """A request comes in; refused where too many are under way. `leave` ends it in any case."""
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        if self.under_way > AT_ONCE:
+            raise Limited("You have exceeded a secondary rate limit.", retry_after=None)
+
+    def leave(self) -> None:
+        """A request has been answered."""
+        self.under_way -= 1
 
     def spend(self, method: str, endpoint: str) -> None:
         """Count one call, or refuse it with 403 as GitHub does."""

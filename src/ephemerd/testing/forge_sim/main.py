@@ -34,6 +34,7 @@ from ephemerd.testing.forge_sim import (
     rest_groups,
     rest_hooks,
     rest_jobs,
+    rest_repositories,
     rest_runners,
 )
 from ephemerd.testing.forge_sim.admin import Admin
@@ -45,6 +46,7 @@ from ephemerd.testing.forge_sim.limits import PRIMARY_LIMIT, Limits
 from ephemerd.testing.forge_sim.offers import Offers
 from ephemerd.testing.forge_sim.outages import Outages
 from ephemerd.testing.forge_sim.rest import Site, no_such_endpoint
+from ephemerd.testing.forge_sim.rest_repositories import ByNumber
 from ephemerd.testing.forge_sim.truth import TruthLog
 from ephemerd.testing.forge_sim.world import World
 from ephemerd.testing.weather import Weather, WeatherError, load
@@ -170,7 +172,7 @@ async def running(options: Options) -> AsyncIterator[ForgeSim]:
     )
     server = _Server(
         uvicorn.Config(
-            app,
+            ByNumber(app, world),
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -210,6 +212,7 @@ def _rest(site: Site) -> list[Route]:
         *rest_applications.files(site),
         *companies,
         *rest_apps.routes(site),
+        *rest_repositories.routes(site),
         *rest_jobs.routes(site),
         *rest_hooks.routes(site),
         *rest_deliveries.routes(site),

@@ -21,6 +21,7 @@ class JobStatus(StrEnum):
 
     QUEUED = "queued"
     WAITING = "waiting"
+    PENDING = "pending"
     IN_PROGRESS = "in_progress"
     COMPLETED = "completed"
 
@@ -46,13 +47,17 @@ ENDS_WITHOUT_JOB = frozenset({Fault.GHOST, Fault.HANG, Fault.EXIT_WITHOUT_JOB})
 
 @dataclass(slots=True)
 class Repository:
-    """A repository, and at the same time a scope in which runners are registered."""
+    """A repository, and at the same time a scope in which runners are registered. Each run that is queued counts as
+    pushed, unless it is said not to be."""
 
     id: int
     owner: str
     name: str
     private: bool = True
     forks: int = 0
+    archived: bool = False
+    disabled: bool = False
+    pushed_at: float = 1_796_000_000.0
     hooks: dict[int, Hook] = field(default_factory=dict)
     runners: dict[int, Runner] = field(default_factory=dict)
     runs: dict[int, Run] = field(default_factory=dict)

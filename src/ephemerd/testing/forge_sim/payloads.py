@@ -140,7 +140,7 @@ def repository_json(base: str, repository: Repository) -> Json:
         **{key: url + tail for key, tail in _REPOSITORY_URLS.items()},
         "created_at": "2025-02-03T09:11:40Z",
         "updated_at": "2026-11-28T17:02:11Z",
-        "pushed_at": "2026-11-29T13:58:02Z",
+        "pushed_at": stamp(repository.pushed_at),
         "git_url": f"git://{host}.git",
         "ssh_url": f"ssh://git@{host}.git",
         "clone_url": f"{page}.git",
@@ -157,8 +157,8 @@ def repository_json(base: str, repository: Repository) -> Json:
         "has_pages": False,
         "forks_count": repository.forks,
         "mirror_url": None,
-        "archived": False,
-        "disabled": False,
+        "archived": repository.archived,
+        "disabled": repository.disabled,
         "open_issues_count": 0,
         "license": None,
         "forks": repository.forks,
@@ -266,7 +266,8 @@ def run_status(run: Run) -> tuple[str, str | None]:
         return "completed", "success"
     if JobStatus.IN_PROGRESS in states or JobStatus.COMPLETED in states:
         return "in_progress", None
-    return ("queued" if JobStatus.QUEUED in states else "waiting"), None
+    first = next(one for one in (JobStatus.QUEUED, JobStatus.WAITING, JobStatus.PENDING) if one in states)
+    return first.value, None
 
 
 def run_json(base: str, run: Run) -> Json:

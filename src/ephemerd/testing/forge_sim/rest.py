@@ -67,10 +67,14 @@ class Site:
     def repository(self, request: Request) -> Repository:
         """The repository that the path names, else 404."""
         name = f"{request.path_params['owner']}/{request.path_params['repo']}".lower()
-        try:
+        if name in self.world.repositories:
             return self.world.repositories[name]
-        except KeyError:
-            raise Refused(404, "Not Found") from None
+        renamed = self.world.moved.get(name)
+        if renamed is None or renamed.full_name.lower() not in self.world.repositories:
+            raise Refused(404, "Not Found")
+        asked = request.url.path.partition(f"/{request.path_params['repo']}")[2]
+        query = f"?{request.url.query}" if request.url.query else ""
+        raise Moved(f"{self.base(request)}/repositories/{renamed.id}{asked}{query}")
 
     def company(self, request: Request) -> Company:
         """The organization or enterprise that the path names, else 404."""
@@ -132,10 +136,11 @@ async def _answer(
     began = time.monotonic()
     delay = site.world.weather.rest_delay.draw(site.world.rng("rest")) / 2
     await asyncio.sleep(delay)
-    limits = site.limits
+    limits, entered = site.limits, False
     try:
         grant = request.state.grant = _check(request, site)
-        limits = grant.limits
+        limits, entered = grant.limits, True
+        limits.enter()
         await _suffer_outage(site)
         if not free:
             limits.spend(request.method, f"{request.method} {template}")
@@ -147,6 +152,8 @@ async def _answer(
     if reply.answer_lost:
         await _keep_silent(site, 30.0)
         reply = Reply(504, {"message": "We couldn't respond to your request in time."})
+    if entered:
+        limits.leave()
     response = _respond(request, site, reply, headers, limits, charged=not free)
     took = round((time.monotonic() - began) * 1000, 3)
     site.world.truth.add(
@@ -197,8 +204,16 @@ async def _keep_silent(site: Site, seconds: float) -> None:
         return
 
 
+class Moved(Refused):
+    """What was asked for is at another address."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(301, "Moved Permanently")
+        self.location = location
+
+
 def _refusal(site: Site, refusal: Refused) -> Reply:
-    headers = {}
+    headers = {"location": refusal.location} if isinstance(refusal, Moved) else {}
     if isinstance(refusal, Limited):
         if refusal.retry_after is not None:
             headers["retry-after"] = str(refusal.retry_after)

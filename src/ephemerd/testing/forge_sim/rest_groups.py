@@ -34,7 +34,6 @@ def routes(site: Site, scope: str) -> list[Route]:
     if scope.startswith("/orgs"):
         found += [
             *route(site, "GET", scope, get_organization),
-            *route(site, "GET", f"{scope}/repos", list_owned, needs="metadata"),
             *route(site, "GET", f"{one}/repositories", list_repositories, needs=needs),
             *route(site, "PUT", f"{one}/repositories", set_repositories, needs=needs),
             *route(site, "PUT", f"{one}/repositories/{{repository_id:int}}", add_repository, needs=needs),
@@ -46,14 +45,6 @@ def routes(site: Site, scope: str) -> list[Route]:
 async def get_organization(request: Request, site: Site) -> Reply:
     """Get an organization."""
     return Reply(200, payloads.organization_json(site.base(request), site.company(request).login))
-
-
-async def list_owned(request: Request, site: Site) -> Reply:
-    """List the repositories of an organization."""
-    company = site.company(request)
-    owned = [repository for repository in site.world.repositories.values() if company.owns(repository)]
-    page, headers = paged(request, site, owned)
-    return Reply(200, [payloads.repository_json(site.base(request), one) for one in page], headers)
 
 
 async def list_groups(request: Request, site: Site) -> Reply:

@@ -41,6 +41,7 @@ class JobSpec:
     duration_s: float | None = None
     wanted: str = "success"
     waiting: bool = False
+    pending: bool = False
     held: bool = False
     prompt: bool = False
     tag: str = ""
@@ -66,6 +67,7 @@ class World:
         self.base_url = ""
         self.refuses_from: RefusesFrom = weather.refuses_from
         self.repositories: dict[str, Repository] = {}
+        self.moved: dict[str, Repository] = {}
         self.companies: dict[tuple[str, str], Company] = {}
         self.jobs: dict[int, Job] = {}
         self.runners: dict[int, Runner] = {}
@@ -128,6 +130,20 @@ class World:
             self.repositories[key] = Repository(next(self._repository_ids), owner, name, private)
         return self.repositories[key]
 
+    def rename_repository(self, repository: Repository, full_name: str) -> None:
+        """Give a repository another name; whoever asks by the old one is sent to its number."""
+        old = repository.full_name.lower()
+        repository.owner, repository.name = full_name.split("/", 1)
+        self.repositories[full_name.lower()] = self.repositories.pop(old)
+        self.moved[old] = repository
+
+    def remove_repository(self, repository: Repository) -> None:
+        """Remove a repository with all that is in it."""
+        del self.repositories[repository.full_name.lower()]
+        for run in repository.runs.values():
+            for job in run.jobs:
+                self.finish(job, "cancelled", "repository removed")
+
     def company(self, kind: str, login: str, *, create: bool = False) -> Company | None:
         """Find an organization or enterprise. An owner of repositories is an organization here."""
         key = (kind, login.lower())
@@ -149,13 +165,17 @@ class World:
         max_parallel: int | None = None,
         fork: str = "",
         branch: str = "main",
+        pushed: bool = True,
     ) -> Run:
-        """Queue one run with these jobs at one instant and announce each of them; `fork` as in `Run`."""
+        """Queue one run with these jobs at one instant and announce each of them; `fork` as in `Run`. Not `pushed`:
+        by hand or by the clock, which the list of repositories does not show."""
         number = next(self._run_ids)
         run = Run(number, repository, f"CI {number % 1000}", time.time(), max_parallel, fork, branch)
         if fork and fork != "deleted":
             repository.forks = max(repository.forks, 1)
         repository.runs[run.id] = run
+        if pushed:
+            repository.pushed_at = run.created_at
         skew = self.weather.sibling_skew if len(specs) > 1 else None
         for index, spec in enumerate(specs):
             job = self._add_job(run, spec, spec.name or f"build ({index + 1})")
@@ -178,7 +198,7 @@ class World:
             tag=spec.tag,
             wanted=spec.wanted,
             prompt=spec.prompt,
-            status=JobStatus.WAITING if spec.waiting else JobStatus.QUEUED,
+            status=_first_status(spec),
             held=spec.held,
         )
         run.jobs.append(job)
@@ -186,6 +206,9 @@ class World:
         return job
 
     def _announce(self, job: Job, skew: float = 0.0) -> None:
+        if job.status is JobStatus.PENDING:
+            self.truth.add("job_waiting", job=job.id)
+            return  # there is no such action [doc]
         if job.status is JobStatus.WAITING:
             self.truth.add("job_waiting", job=job.id)
             self.on_job(job, "waiting", skew)
@@ -202,8 +225,8 @@ class World:
         self.on_job(job, "queued", skew)
 
     def approve(self, job: Job) -> None:
-        """Let a waiting job into the queue."""
-        if job.status is not JobStatus.WAITING:
+        """Let a waiting job, or one that its concurrency group held back, into the queue."""
+        if job.status not in (JobStatus.WAITING, JobStatus.PENDING):
             raise Refused(409, f"job {job.id} does not wait for an approval")
         job.status = JobStatus.QUEUED
         self._announce(job)
@@ -344,3 +367,10 @@ class World:
         if time.time() - offer.assigned_at < runner.busy_flag_lag_s:
             return False
         return self.rng("flags").random() >= self.weather.busy_flag_wrong
+
+
+def _first_status(spec: JobSpec) -> JobStatus:
+    """How a job begins; ``waiting`` for an approval goes before ``pending`` in its concurrency group."""
+    if spec.waiting:
+        return JobStatus.WAITING
+    return JobStatus.PENDING if spec.pending else JobStatus.QUEUED
