@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from ephemerd.cli.credentials import token_file, token_for
 from ephemerd.cli.failure import Exit, Failure
 from ephemerd.cli.transport import Answer, Place, request
 from ephemerd.config.paths import default_socket
@@ -63,6 +64,10 @@ class Client:
         found: Plain = _body(answer)
         return found
 
+    def delete(self, path: str) -> None:
+        """Have something removed."""
+        _body(request(self.place, "DELETE", f"/api/v1/{path}", deadline=self.deadline))
+
     def story(self, subject: str) -> Plain:
         """Return the story of a runner's or a job's exact id."""
         kind = "jobs" if "/" in subject else "runners"
@@ -77,8 +82,13 @@ def _body(answer: Answer) -> Any:
     what = str(problem.get("detail") or f"the daemon answered {answer.status}")
     if answer.status == 404:
         raise NotKnown(what, [str(near) for near in problem.get("near", [])])
-    if answer.status in {401, 403}:
+    if answer.status == 401:
+        todo = "give a token by --token-file or $EPHEMERD_TOKEN; 'ephemerd token create' makes one"
+        raise Failure(Exit.CREDENTIALS, what, todo)
+    if answer.status == 403:
         raise Failure(Exit.CREDENTIALS, what, "use an account or token that may do this")
+    if answer.status == 429:
+        raise Failure(Exit.CREDENTIALS, what, "check the token, and wait a minute")
     if answer.status == 409:
         raise Failure(Exit.REFUSED, what, "look at 'ephemerd decisions'")
     if 400 <= answer.status < 500:
@@ -93,7 +103,7 @@ def connect(socket: Path | None, url: str | None) -> Client:
     if socket is not None and url is not None:
         raise Failure(Exit.USAGE, "--socket and --url are both given", "keep one of them")
     if url is not None:
-        return Client(Place(url=url))
+        return Client(Place(url=url, token=token_for(url, os.environ, token_file.get())))
     if socket is not None:
         return Client(Place(socket=str(socket)))
     named = os.environ.get("EPHEMERD_SOCKET", "")

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 import ephemerd
-from ephemerd.cli import complete
+from ephemerd.cli import complete, credentials
 from ephemerd.cli.failure import Exit, Failure, complain
 from ephemerd.cli.lazy import Entry, group
 from ephemerd.cli.options import FORMATS, LEVELS, Common
@@ -135,7 +135,7 @@ def _before(
     log_format: Annotated[
         str, typer.Option("--log-format", metavar="FORMAT", help=f"One of {', '.join(FORMATS)}.")
     ] = "auto",
-    token_file: Annotated[
+    token: Annotated[
         Path | None,
         typer.Option("--token-file", metavar="FILE", help="API token for --url; default $EPHEMERD_TOKEN."),
     ] = None,
@@ -147,7 +147,8 @@ def _before(
     for option, value, allowed in (("--log-level", level, LEVELS), ("--log-format", log_format, FORMATS)):
         if value not in allowed:
             raise Failure(Exit.USAGE, f"{option} {value!r} is not known", f"use one of {', '.join(allowed)}")
-    context.obj = Common(debug, quiet, level, log_format, bool(log_level or verbose or quiet), token_file)
+    context.obj = Common(debug, quiet, level, log_format, bool(log_level or verbose or quiet))
+    credentials.token_file.set(token)
 
 
 def hoist(arguments: Sequence[str]) -> list[str]:

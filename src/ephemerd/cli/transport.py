@@ -6,7 +6,7 @@ import http.client
 import json
 import socket
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,10 +18,11 @@ CHUNK = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the daemon is: the path of a socket, or a base address."""
+    """Where the daemon is: the path of a socket, or a base address with the API token that it wants."""
 
     socket: str = ""
     url: str = ""
+    token: str = field(default="", repr=False)
 
     def __str__(self) -> str:
         return self.url or self.socket
@@ -58,6 +59,8 @@ def request(
     connection, prefix = _connection(place, deadline)
     headers = {"Accept": "application/json"}
     payload = None
+    if place.url and place.token:
+        headers["Authorization"] = f"Bearer {place.token}"
     if body is not None:
         payload = json.dumps(body).encode()
         headers["Content-Type"] = "application/json"

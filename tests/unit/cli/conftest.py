@@ -87,7 +87,7 @@ def _handler(daemon: Daemon) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(payload)
 
-        do_GET = do_POST = _answer
+        do_GET = do_POST = do_DELETE = _answer
 
         def log_message(self, *_: Any) -> None:
             pass
