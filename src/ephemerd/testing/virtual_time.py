@@ -20,6 +20,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self._virtual = 1000.0
+        # A timer is due within this of its moment: time stands at that moment, and is a double of some 100 days.
+        self._clock_resolution = 1e-6
 
     def time(self) -> float:
         """Virtual seconds."""
