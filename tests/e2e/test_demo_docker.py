@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import sys
 
 import pytest
 
-from ephemerd.testing.demo.clients import until
 from ephemerd.testing.demo.containers import why_no_own_engine
-from ephemerd.testing.demo.options import DemoOptions
-from ephemerd.testing.demo.settings import BURST_LABELS
-from ephemerd.testing.demo.stage import Stage
 from ephemerd.testing.engines.own import may_make_namespaces, why_not
 from tests.conftest import ELSEWHERE
 
@@ -60,27 +55,20 @@ async def test_an_engine_that_is_not_there_is_said():
     assert "no engine answers at unix:///nowhere.sock" in err
 
 
-async def test_jobs_at_work_outlive_two_restarts_of_the_engine():
-    """SIGTERM and SIGKILL of dockerd, with live restore, under a daemon that drives it: everybody works on."""
+async def test_jobs_outlive_deaths_of_the_daemon_and_of_the_engine_under_it(tmp_path):
+    """SIGTERM and SIGKILL of dockerd, with live restore, while jobs are at work and the daemon is killed besides."""
     need_engine()
-    stage = Stage(DemoOptions(runtime="docker", engine="own", weather="calm", act=False, time_scale=1.0))
-    async with stage:
-        assert stage.containers is not None
-        engine = stage.containers.own
-        assert engine is not None
-        await stage.forge.admin("/jobs", labels=list(BURST_LABELS), count=4, duration_s=15)
-        assert await stage.forge.wait("jobs_started", 120)
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            await asyncio.to_thread(engine.stop_engine, number)
-            await asyncio.to_thread(engine.start_engine)
-        assert await stage.forge.wait("jobs_ended", 120)
-        jobs = (await stage.forge.state())["jobs"]
-        assert [job["conclusion"] for job in jobs] == ["success"] * 4
-        assert await stage.forge.wait("no_runners", 120)
-        assert await until(lambda: _cleared(stage), 120)
-    stage.remove_folder()
-
-
-async def _cleared(stage: Stage) -> bool:
-    await stage.daemon.look()
-    return not await asyncio.to_thread(stage.leaks)
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "ephemerd.testing.chaos", "--folder", str(tmp_path / "chaos")),
+        *("--runtime", "docker", "--jobs", "6", "--kills", "2", "--engine-kills", "2", "--burst", "3"),
+        *("--weather", "bursty", "--commit-kills", "0", "--runners", "0"),
+        stdout=pipe,
+        stderr=pipe,
+    )
+    out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    report = json.loads(out)
+    assert (report["completed"], report["killed"], report["lost"], report["leaked"]) == (6, 0, 0, 0)
+    assert (report["restarts"], report["engine_restarts"], report["escaped"]) == (2, 2, 0)
+    assert report["engine_restarts_at_work"] >= 1

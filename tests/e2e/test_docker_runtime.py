@@ -289,6 +289,7 @@ async def test_both_means_agree_on_a_file_that_is_followed_by_both(lab: Lab, mon
     monkeypatch.undo()
     near = await runtime.probe(FIRST, environment)
     assert first.offered_at == far.offered_at == near.offered_at
+    assert ("by the control group" in near.detail, "by the engine" in far.detail) == (True, True)
     assert near.files is far.files is Files.HEALTHY
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from ephemerd.testing.chaos.options import ChaosOptions, ChaosReport
 from ephemerd.testing.chaos.play import run_chaos
 from ephemerd.testing.demo.narrator import Narrator
-from ephemerd.testing.demo.options import DemoError
+from ephemerd.testing.demo.options import CONTAINER_TIME_SCALE, TIME_SCALE, DemoError
 
 
 def parse(arguments: Sequence[str]) -> ChaosOptions:
@@ -30,19 +30,27 @@ def parse(arguments: Sequence[str]) -> ChaosOptions:
         ("burst", "most jobs queued at once"),
         ("seed", "same seed, same draws"),
         ("commit-kills", "how often a committing store is killed; 0 leaves it out"),
+        ("engine-kills", "how often the engine of the containers is ended and started again"),
         ("runners", "live runners that a restart has to adopt; 0 leaves it out"),
     ):
         default = getattr(given, name.replace("-", "_"))
         parser.add_argument(f"--{name}", type=int, default=default, help=f"{what} (default {default})")
     parser.add_argument("--weather", default=given.weather, help=f"default {given.weather}")
     parser.add_argument(
-        "--time-scale", type=float, default=given.time_scale, help="divides durations above 10 s"
+        "--time-scale",
+        type=float,
+        help=f"divides durations above 10 s (default {TIME_SCALE:g}, with containers {CONTAINER_TIME_SCALE:g})",
     )
     parser.add_argument(
         "--runtime", choices=("process", "docker"), default=given.runtime, help="what runners live in"
     )
     parser.add_argument("--folder", type=Path, help="keep everything here; else a temporary one")
-    return ChaosOptions(**vars(parser.parse_args(arguments)))
+    read = parser.parse_args(arguments)
+    if read.time_scale is None:
+        read.time_scale = TIME_SCALE if read.runtime == "process" else CONTAINER_TIME_SCALE
+    if read.engine_kills and read.runtime == "process":
+        parser.error("--engine-kills needs --runtime docker")
+    return ChaosOptions(**vars(read))
 
 
 async def play(options: ChaosOptions, narrator: Narrator) -> ChaosReport:

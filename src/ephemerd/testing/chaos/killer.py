@@ -1,12 +1,15 @@
-"""Kills the daemon at random instants of its life, by the seed, and starts it again."""
+"""Kills the daemon, and the engine of its containers, at random instants, by the seed, and starts them again."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+import signal
 
 from ephemerd.testing.chaos.stage import ChaosStage
+from ephemerd.testing.demo.clients import until
 from ephemerd.testing.demo.narrator import Narrator
+from ephemerd.testing.engines.own import OwnEngine
 
 STARTING_S = (0.0, 1.2)
 """From the start of the program, whether or not it came to anything: configuration, store, adoption."""
@@ -14,6 +17,8 @@ YOUNG_S = (0.0, 0.6)
 """From the moment when it takes deliveries: the first listings, probes and repairs."""
 WORKING_S = (0.5, 6.0)
 AWAY_S = (0.0, 1.5)
+ENGINE_WORKING_S = (0.0, 2.0)
+WORK_WITHIN_S = 60.0
 SHARES = {"starting": 0.2, "young": 0.3, "working": 0.5}
 
 
@@ -56,3 +61,44 @@ class Killer:
             return
         await self.stage.daemon_ready()
         await asyncio.sleep(self._rng.uniform(*(YOUNG_S if age == "young" else WORKING_S)))
+
+
+class EngineKiller:
+    """Ends the engine so often, spread over the daemon's deaths: SIGTERM, SIGKILL, and so on. With live restore no
+    container goes with it. ``done`` is how often it did, ``at_work`` how often while a job was at work."""
+
+    def __init__(
+        self,
+        stage: ChaosStage,
+        engine: OwnEngine,
+        killer: Killer,
+        narrator: Narrator,
+        *,
+        kills: int,
+        seed: int,
+    ) -> None:
+        self.stage = stage
+        self.engine = engine
+        self.killer = killer
+        self.tell = narrator
+        self.kills = kills
+        self.done = 0
+        self.at_work = 0
+        self._rng = random.Random(f"{seed}:engine")
+
+    async def run(self) -> None:
+        """End it and start it again; returns when it answers after the last time."""
+        for number in range(self.kills):
+            await self.killer.has_done(number / self.kills)
+            if await until(self._somebody_works, WORK_WITHIN_S):
+                await asyncio.sleep(self._rng.uniform(*ENGINE_WORKING_S))
+            self.at_work += await self._somebody_works()
+            how = signal.SIGKILL if number % 2 else signal.SIGTERM
+            await asyncio.to_thread(self.engine.stop_engine, how)
+            await asyncio.sleep(self._rng.uniform(*AWAY_S))
+            await asyncio.to_thread(self.engine.start_engine)
+            self.done += 1
+            self.tell.say(f"the engine was ended by {how.name} and started again", "act")
+
+    async def _somebody_works(self) -> bool:
+        return any(job["status"] == "in_progress" for job in (await self.stage.forge.state())["jobs"])

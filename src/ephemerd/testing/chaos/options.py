@@ -25,6 +25,8 @@ class ChaosOptions:
     runners       live runners that a restart has to adopt, for the measurement; 0 leaves that out
     folder        where everything is kept; a temporary one if None
     runtime       what runners live in: process or docker
+    engine_kills  how often the engine of the containers is ended and started again, by turns politely and not; it is
+                  then one of our own
     """
 
     jobs: int = 300
@@ -37,6 +39,7 @@ class ChaosOptions:
     runners: int = 200
     folder: Path | None = None
     runtime: str = "process"
+    engine_kills: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,7 @@ class ChaosReport:
     broken_by_weather  counted jobs whose runner the weather itself broke, each with its proof in ``broken``
     slot_error         the greatest difference ever shown between slots held and runners that hold one
     restarts           how often the daemon was killed and started again
+    engine_restarts    how often the engine of the containers was; ``_at_work``: while a job was at work
     wedged             runners whose worker never ends by the weather's will: they alone may be ended unproven
     """
 
@@ -101,6 +105,8 @@ class ChaosReport:
     escaped: int
     slot_error: int
     restarts: int
+    engine_restarts: int
+    engine_restarts_at_work: int
     time_scale: float
     wall_s: float
     weather: str

@@ -12,7 +12,7 @@ from typing import Any
 from ephemerd.testing.chaos import judge
 from ephemerd.testing.chaos.adoption import measure_adoption
 from ephemerd.testing.chaos.commits import kill_in_commits
-from ephemerd.testing.chaos.killer import Killer
+from ephemerd.testing.chaos.killer import EngineKiller, Killer
 from ephemerd.testing.chaos.options import ChaosOptions, ChaosReport, Commits, broken_besides, broken_promises
 from ephemerd.testing.chaos.stage import ChaosStage, demo_options
 from ephemerd.testing.demo.bursts import LOOK_EVERY_S, Bursts
@@ -84,6 +84,7 @@ async def _play_storm(options: ChaosOptions, narrator: Narrator) -> ChaosReport:
             weather=options.weather,
             time_scale=options.time_scale,
             runtime=options.runtime,
+            engine="own" if options.engine_kills else None,
             folder=_below(options, "storm"),
         )
     )
@@ -94,26 +95,41 @@ async def _play_storm(options: ChaosOptions, narrator: Narrator) -> ChaosReport:
             f"durations above 10 s, of weather and policy alike, are divided by {options.time_scale:g}"
         )
         killer = Killer(stage, narrator, kills=options.kills, seed=options.seed)
+        engines = _engine_killer(stage, options, killer, narrator)
         bursts = Storm(stage, narrator, killer)
         looking = asyncio.create_task(_keep_looking(stage))
         try:
-            await _storm(bursts, killer)
+            await _storm(bursts, killer, engines)
             await until_quiet(stage, narrator, QUIET_WITHIN_S)
         finally:
             looking.cancel()
-        report = await _measure(stage, options, bursts, killer, began)
+        report = await _measure(stage, options, bursts, killer, engines, began)
     if not report.broken_promises and options.folder is None:
         stage.remove_folder()
     return report
 
 
-async def _storm(bursts: Bursts, killer: Killer) -> None:
+def _engine_killer(
+    stage: ChaosStage, options: ChaosOptions, killer: Killer, narrator: Narrator
+) -> EngineKiller | None:
+    """Return who ends the engine, where that was asked for; raise :class:`DemoError` where none can be ended."""
+    if not options.engine_kills:
+        return None
+    own = stage.containers.own if stage.containers is not None else None
+    if own is None:
+        raise DemoError("there is no engine of our own to end", "add --runtime docker, as root on Linux", 2)
+    return EngineKiller(stage, own, killer, narrator, kills=options.engine_kills, seed=options.seed)
+
+
+async def _storm(bursts: Bursts, killer: Killer, engines: EngineKiller | None) -> None:
     no_act = asyncio.Event()
     no_act.set()
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(bursts.play(no_act))
             group.create_task(killer.run())
+            if engines is not None:
+                group.create_task(engines.run())
     except* DemoError as several:
         raise several.exceptions[0] from None
 
@@ -125,7 +141,12 @@ async def _keep_looking(stage: ChaosStage) -> None:
 
 
 async def _measure(
-    stage: ChaosStage, options: ChaosOptions, bursts: Bursts, killer: Killer, began: float
+    stage: ChaosStage,
+    options: ChaosOptions,
+    bursts: Bursts,
+    killer: Killer,
+    engines: EngineKiller | None,
+    began: float,
 ) -> ChaosReport:
     """Read what the daemon knows, stop it, and judge by the truth and the books."""
     await stage.look()
@@ -153,6 +174,8 @@ async def _measure(
         **{name: getattr(told, name) for name in shared - {"broken_promises"}},
         slot_error=stage.slot_error,
         restarts=killer.done,
+        engine_restarts=engines.done if engines is not None else 0,
+        engine_restarts_at_work=engines.at_work if engines is not None else 0,
         wedged=len(judge.wedged(truth)),
         deliveries=judge.deliveries(truth, stage.places.store),
         commits=None,
