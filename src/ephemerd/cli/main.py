@@ -115,6 +115,8 @@ ANYWHERE = {
     "--log-format": 1,
     "--token-file": 1,
 }
+# Commands that have such an option of their own, which means something else there.
+OWN = {"--token-file": frozenset({"forge-sim", "init"})}
 
 
 def _version(asked: bool) -> None:
@@ -161,7 +163,8 @@ def hoist(arguments: Sequence[str]) -> list[str]:
         if argument == "--":
             return [*front, *rest, argument, *left]
         name = argument.partition("=")[0]
-        if name in ANYWHERE and rest[-1:] != ["--reason"]:
+        own = OWN.get(name, frozenset()) & set(rest[:1])
+        if name in ANYWHERE and not own and rest[-1:] != ["--reason"]:
             front.append(argument)
             if ANYWHERE[name] and "=" not in argument and left:
                 front.append(left.pop(0))

@@ -113,6 +113,9 @@ def test_wrong_usage_is_two_lines_and_code_2(cli, arguments, what):
         (["explain", "--", "-v"], ["explain", "--", "-v"]),
         (["status", "--log-level"], ["--log-level", "status"]),
         ([], []),
+        (["runners", "--token-file", "t", "--json"], ["--token-file", "t", "runners", "--json"]),
+        (["forge-sim", "--token-file", "t", "-v"], ["-v", "forge-sim", "--token-file", "t"]),
+        (["init", "--token-file=t"], ["init", "--token-file=t"]),
     ],
 )
 def test_common_options_may_stand_anywhere(given, hoisted):
