@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,7 +15,10 @@ STYLES = {"act": "bold cyan", "good": "green", "bad": "bold red", "quiet": "dim"
 
 
 class Narrator:
-    """Prints lines with the time that has passed. ``muted`` says nothing at all, for tests."""
+    """Prints lines with the time that has passed. ``muted`` says nothing at all, for tests.
+
+    ``live``: a terminal watches; ``moves``: its cursor can be moved; ``last``: what was said last.
+    """
 
     def __init__(self, *, to_stderr: bool, muted: bool = False) -> None:
         from rich.console import Console
@@ -22,15 +26,19 @@ class Narrator:
         stream = sys.stderr if to_stderr else sys.stdout
         self.console: Console = Console(file=stream, highlight=False, soft_wrap=True, quiet=muted)
         self.live = self.console.is_terminal and not muted
+        self.moves = self.live and not self.console.is_dumb_terminal
+        self.last = ""
         self._zero = time.monotonic()
 
     def title(self, text: str) -> None:
         """A heading."""
+        self.last = text
         self.console.print()
         self.console.print(text, style=STYLES["act"], markup=False)
 
     def say(self, text: str, style: str = "plain") -> None:
         """One line."""
+        self.last = text
         passed = time.monotonic() - self._zero
         self.console.print(f"{passed:6.1f} s  {text}", style=STYLES[style], markup=False)
 
@@ -38,6 +46,25 @@ class Narrator:
         """Lines that belong to the one before."""
         for line in lines:
             self.console.print(f"            {line}", style=STYLES["quiet"], markup=False)
+
+    @contextmanager
+    def board(self, rows: Callable[[], list[tuple[str, str]]]) -> Iterator[Callable[[], None]]:
+        """Show rows, a line each, below what is said, while the context is open; gives what draws them anew."""
+        from rich.console import Group
+        from rich.live import Live
+        from rich.text import Text
+
+        def draw() -> None:
+            lines = [Text("\N{BOX DRAWINGS LIGHT HORIZONTAL}" * 40, style=STYLES["quiet"])]
+            for title, text in rows():
+                line = Text.assemble((f"{title:<9}", STYLES["act"]), text, no_wrap=True)
+                line.truncate(self.console.width - 1, overflow="ellipsis")
+                lines.append(line)
+            live.update(Group(*lines), refresh=True)
+
+        with Live(console=self.console, auto_refresh=False, transient=True) as live:
+            draw()
+            yield draw
 
     def table(self, rows: Sequence[tuple[str, str, str]]) -> None:
         """Figures with what they mean: name, figure, remark."""
