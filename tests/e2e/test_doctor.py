@@ -249,7 +249,7 @@ def test_the_lowest_code_of_the_problems_is_the_exit_code(sim, tmp_path, capsys)
     told = capsys.readouterr()
     assert "problem: forge.github: GitHub answered 401" in told.out
     assert "  fix: " in told.out
-    assert "problem(s)" in told.err
+    assert " problem" in told.err
     assert "wrong-token" not in told.out + told.err
 
 

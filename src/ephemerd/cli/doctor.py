@@ -6,6 +6,7 @@ Changes nothing.
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,8 @@ import typer
 from ephemerd.cli import output
 from ephemerd.cli.check import examined
 from ephemerd.cli.options import Config, Json, Set
+
+STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 if TYPE_CHECKING:
     from ephemerd.config.effective import Effective
@@ -41,12 +44,27 @@ def doctor(
     if as_json:
         output.emit_json({"findings": [asdict(one) for one in found], "code": code})
         return code
-    for one in found:
-        print(output.clean(f"{one.level}: {one.where}: {one.what}"))
-        if one.todo and one.level != "ok":
-            print(output.clean(f"  {'fix' if one.level == 'problem' else 'better'}: {one.todo}"))
+    _show(found)
     output.note(_sum(found))
+    if examination.effective is None:
+        output.note("machine, engines and forges were not looked at: mend that first, then run it again")
     return code
+
+
+def _show(found: list[FindingView]) -> None:
+    """Print each finding, with what to do; coloured on a terminal."""
+    lines = []
+    for one in found:
+        lines.append((output.clean(f"{one.level}: {one.where}: {one.what}"), one.level))
+        if one.todo and one.level != "ok":
+            lead = "fix" if one.level == "problem" else "better"
+            lines.append((output.clean(f"  {lead}: {one.todo}"), ""))
+    if not sys.stdout.isatty():
+        print("\n".join(text for text, _ in lines))
+        return
+    from ephemerd.cli import screen
+
+    screen.print_lines((text, STYLES.get(level, "")) for text, level in lines)
 
 
 def looked(effective: Effective, *, offline: bool) -> list[FindingView]:
@@ -70,4 +88,8 @@ def _sum(found: list[FindingView]) -> str:
     warnings = sum(one.level == "warning" for one in found)
     if not problems and not warnings:
         return "nothing to mend"
-    return f"{problems} problem(s), {warnings} warning(s)"
+    return f"{_count(problems, 'problem')}, {_count(warnings, 'warning')}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"

@@ -33,11 +33,15 @@ class Failure(Exception):
         self.todo = todo
 
 
+LEADS = {"error": "fix", "to do": "how"}
+"""What stands before the second line, by the word before the first."""
+
+
 def complain(what: str, todo: str, *, word: str = "error") -> None:
     """Write the two lines to stderr. Line breaks inside are flattened, so that it stays two."""
     print(f"{word}: {_flat(what)}", file=sys.stderr)
     if todo:
-        print(f"  {'fix' if word == 'error' else 'better'}: {_flat(todo)}", file=sys.stderr)
+        print(f"  {LEADS.get(word, 'better')}: {_flat(todo)}", file=sys.stderr)
 
 
 def _flat(text: str) -> str:
