@@ -22,7 +22,7 @@ from ephemerd.core.events import JobsRead, MachineSlept
 from ephemerd.domain.ids import JobKey, Scope
 from ephemerd.domain.job import ENDED_STATUSES, Job, JobReport
 from ephemerd.domain.pool import SECOND
-from ephemerd.ports.errors import Limited, NotSent, PortError, RetryLater
+from ephemerd.ports.errors import Limited, NotSent, PortError, Refused, RetryLater
 from ephemerd.ports.hooks import DeliveryLog, HookDelivery
 from ephemerd.ports.views import RecoveryView
 
@@ -44,6 +44,7 @@ class _Plan:
 
     barred   until then no reason brings it forward
     again    a reason came during the pass
+    absent   no hook was found that leads to us; `hoped`: when a delivery last said otherwise
     faults   passes in a row that got no answer
     """
 
@@ -52,6 +53,8 @@ class _Plan:
     began: float = float("-inf")
     barred: float = float("-inf")
     again: bool = False
+    absent: bool = False
+    hoped: float = float("-inf")
     faults: int = 0
     told: str = ""
     recovered: int = 0
@@ -106,10 +109,14 @@ class CatchUp:
 
     def heard(self, forge: str) -> None:
         """A delivery was verified: the forge reaches us."""
-        self._heard[forge] = asyncio.get_running_loop().time()
+        now = self._heard[forge] = asyncio.get_running_loop().time()
         for plan in self._plans:
-            view = self._daemon.pulse.recoveries.get(plan.trail.log.name)
-            if plan.trail.log.forge == forge and view is not None and view.failing:
+            if plan.trail.log.forge != forge:
+                continue
+            if plan.absent and now - plan.hoped >= BARRED_FOR:
+                plan.absent, plan.hoped, plan.barred, plan.due = False, now, now, now + SOON
+                self._changed.set()
+            if self._daemon.pulse.recoveries[plan.trail.log.name].failing:
                 self._show(plan)
 
     def missed(self, forge: str) -> None:
@@ -164,6 +171,7 @@ class CatchUp:
             plan.due = loop.time() + self._backoff(plan)
         except PortError as error:
             plan.barred = plan.due = loop.time() + BARRED_FOR
+            plan.absent = isinstance(error, Refused)
             self._tell(plan, error)
         except Exception:
             logger.exception("looking for failed deliveries failed", extra={"fields": _fields(plan)})

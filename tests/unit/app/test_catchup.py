@@ -423,6 +423,27 @@ async def test_a_permission_that_is_missing_is_told_once_and_seldom_tried(caplog
 
 
 @virtual
+async def test_a_hook_that_is_made_after_the_start_is_found_when_it_delivers():
+    house = Hooked()
+    house.log.wrong["failed"] = Refused("no hook of repo:acme/app leads here")
+    async with house:
+        await asyncio.sleep(100)
+        del house.log.wrong["failed"]
+        await house.intake.take("github", {}, b"{}")
+        await asyncio.sleep(SOON + 1)
+        assert times(house.log) == [0, 102]
+        assert house.daemon.pulse.recoveries[str(SCOPE)].problem == ""
+        house.log.wrong["failed"] = Refused("no hook of repo:acme/app leads here")
+        await asyncio.sleep(EVERY)
+        for _ in range(20):
+            await house.intake.take("github", {}, b"{}")
+            await asyncio.sleep(60)
+        assert times(house.log) == [0, 102, 402], (
+            "another hook tells of the jobs: that is not asked again and again"
+        )
+
+
+@virtual
 async def test_a_store_that_takes_nothing_ends_the_pass_and_what_is_left_comes_later(caplog):
     house = Hooked()
     for number in (1, 2, 3):
