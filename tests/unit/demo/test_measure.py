@@ -84,6 +84,38 @@ def test_dispatch_is_the_time_from_planning_to_the_process_less_the_forges_own()
     assert report().dispatch_ms == {"p50": None, "p95": None}
 
 
+def lossy(*, started_ms: int):
+    """A truth in which the job's delivery was lost, and its worker started so long after."""
+    told = [one | ({"ms": float(started_ms)} if one["kind"] == "worker_started" else {}) for one in truth()]
+    lost = {"kind": "delivery_lost", "guid": "g", "action": "queued", "job": 1, "listed": False}
+    return [*told[:2], {"seq": 3, "ms": 11.0, "at": AT + 11, **lost}, *told[2:]]
+
+
+def test_a_job_whose_delivery_was_lost_starts_within_a_reconcile_interval_and_a_start():
+    made = report(truth=lossy(started_ms=9010))
+    assert (made.lost_queued, made.lost_to_start_ms["max"], made.reconcile_ms) == (1, 9000.0, 12_000.0)
+    assert not [one for one in made.broken_promises if "lost" in one]
+    late = report(truth=lossy(started_ms=43_010))
+    assert [one for one in late.broken_promises if "delivery was lost started after 43.0 s" in one]
+    in_an_outage = {"seq": 0, "ms": 1.0, "at": AT, "kind": "outage", "state": "begins", "what": "503"}
+    away = report(truth=[*lossy(started_ms=43_010), in_an_outage])
+    assert not [one for one in away.broken_promises if "delivery was lost" in one]
+
+
+def test_requests_before_their_time_and_teardowns_in_an_outage_break_a_promise():
+    call = {"kind": "api_call", "method": "GET", "path": "/", "took_ms": 1.0, "who": "token"}
+    rest = [
+        {"ms": 500.0, "status": 429, "wait_ms": 60_000, **call},
+        {"ms": 9000.0, "status": 200, **call},
+        {"ms": 9100.0, "kind": "outage", "state": "begins", "what": "429"},
+        {"ms": 9200.0, "kind": "listener_exited", "runner": "r2", "pid": 6, "clean": True},
+    ]
+    made = report(truth=[*truth(), *({"seq": 90 + n, "at": AT, **one} for n, one in enumerate(rest))])
+    assert (made.early_calls, made.torn_down_in_outage) == (1, 1)
+    assert "1 requests were sent before the time that the forge had named" in made.broken_promises
+    assert "1 runners were torn down while the forge answered nobody" in made.broken_promises
+
+
 def test_what_is_left_is_named_and_counted():
     made = report(leaks=["process 77 (Runner.Worker)"])
     assert made.leaked == 2

@@ -104,6 +104,7 @@ async def _measure(stage: Stage, act: Act, bursts: Bursts, began: float, *, stop
         "wall_s": time.monotonic() - began,
     }
     code = await stage.stop_daemon() if stop else None
+        "recovered": await daemon.metric("ephemerd_deliveries_recovered_total"),
     return make_report(
         options, truth=read_truth(stage.places.truth), leaks=stage.leaks(), daemon_exit=code, **facts
     )

@@ -6,9 +6,12 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ephemerd.domain.pool import Policy
 from ephemerd.testing.demo.options import DemoOptions, DemoReport, broken_promises
+from ephemerd.testing.forge_sim.manners import early_calls, lost_to_start_ms, torn_down_in_outages
 from ephemerd.testing.forge_sim.outcomes import broken_jobs, held_at, holdings, outcomes, quantile, wall_to_ms
 from ephemerd.testing.forge_sim.truth import Record
+from ephemerd.testing.weather import scale_seconds
 
 Json = dict[str, Any]
 
@@ -27,9 +30,11 @@ def make_report(
     leaks: Sequence[str],
     daemon_exit: int | None,
     wall_s: float,
+    recovered: int = 0,
 ) -> DemoReport:
     """Measure one demo. ``counted`` are the ids of the random jobs that were asked for, ``failures`` what the act
-    did not show."""
+    did not show, ``recovered`` counts failed deliveries that the daemon says that it fetched."""
+    lost = lost_to_start_ms(truth)
     result = outcomes(truth)
     left = [*leaks, *(f"registration {name}" for name in result["left_registrations"])]
     report = DemoReport(
@@ -62,6 +67,16 @@ def make_report(
         outages=sum(1 for r in truth if r["kind"] == "outage" and r["state"] == "begins"),
         operator_kills=dict(kills),
         daemon_exit=daemon_exit,
+        early_calls=len(early_calls(truth)),
+        torn_down_in_outage=len(torn_down_in_outages(truth)),
+        lost_queued=len(lost),
+        lost_to_start_ms={
+            "p50": quantile(lost, 0.50),
+            "p95": quantile(lost, 0.95),
+            "max": lost[-1] if lost else None,
+        },
+        reconcile_ms=scale_seconds(Policy().reconcile_every / 1000, options.time_scale) * 1000,
+        recovered=recovered,
         leaks=left,
     )
     broken = [*failures, *broken_promises(report, act=options.act)]

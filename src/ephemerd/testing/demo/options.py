@@ -13,6 +13,10 @@ CONTAINER_TIME_SCALE = 12.5
 """The same with containers, which take longer to make: by 25 the time that a start may take would be 12 s."""
 PROMISED_WEATHERS = frozenset({"calm", "bursty"})
 """In these nothing is lost on the way, so no runner may be made in vain and no job be disturbed."""
+WRONG_TWICE = frozenset({"hostile"})
+"""In these runners also end by themselves, in ways that the forge's side cannot tell from being torn down."""
+STARTS_WITHIN_S = 30.0
+"""What a start takes at most, real time: the boot, the hand-over, and a machine that has other things to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +65,10 @@ class DemoReport:
 
     ``jobs`` and ``completed`` count the random jobs that were asked for; every other outcome covers the act and
     the extra jobs too. ``broken_by_weather``: counted jobs whose runner the weather itself broke; ``outages``:
-    how often the forge's API went out of order.
+    how often the forge's API went out of order; ``early_calls``: requests before the time that a limit had named;
+    ``torn_down_in_outage``: runners ended while the API was out of order, without a job that was over;
+    ``lost_to_start_ms``: from queued to started, of jobs whose ``queued`` delivery was lost; ``reconcile_ms`` is how
+    often the daemon reads what deliveries did not tell; ``recovered``: failed deliveries that it fetched.
     """
 
     jobs: int
@@ -93,6 +100,12 @@ class DemoReport:
     outages: int
     operator_kills: dict[str, int]
     daemon_exit: int | None
+    early_calls: int
+    torn_down_in_outage: int
+    lost_queued: int
+    lost_to_start_ms: dict[str, float | None]
+    reconcile_ms: float
+    recovered: int
     leaks: list[str] = field(default_factory=list)
     broken_promises: list[str] = field(default_factory=list)
 
@@ -128,6 +141,16 @@ def broken_promises(report: DemoReport, *, act: bool) -> list[str]:
         broken.append("no runner was nominated and vetoed while it held a job, so the act showed nothing")
     if act and not report.reaped:
         broken.append("no idle runner was reaped")
+    if report.early_calls:
+        broken.append(f"{report.early_calls} requests were sent before the time that the forge had named")
+    if report.torn_down_in_outage and report.weather not in WRONG_TWICE:
+        broken.append(f"{report.torn_down_in_outage} runners were torn down while the forge answered nobody")
+    longest, bound = report.lost_to_start_ms["max"] or 0.0, report.reconcile_ms + STARTS_WITHIN_S * 1000
+    if longest > bound and not report.outages:
+        broken.append(
+            f"a job whose delivery was lost started after {longest / 1000:.1f} s, later than within a reconcile "
+            f"interval and what a start takes ({bound / 1000:.0f} s)"
+        )
     if report.daemon_exit not in (0, None):
         broken.append(f"the daemon ended with code {report.daemon_exit}")
     return broken

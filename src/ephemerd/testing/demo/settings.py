@@ -116,6 +116,7 @@ def config_text(
             "scope": f"repo:{repository}",
             "token_file": str(places.token),
             "webhook_secret_file": str(places.webhook_secret),
+            "webhook_url": f"http://127.0.0.1:{webhook_port}/webhooks/github",
         },
         "hosts.local": {"slots": weather.slots + ACT_SLOTS},
         "pools.act": {

@@ -22,6 +22,8 @@ def summarise(report: DemoReport, narrator: Narrator) -> None:
 def rows(report: DemoReport) -> list[tuple[str, str, str]]:
     """Name, figure and remark of each line."""
     start, dispatch, kills = report.queue_to_start_ms, report.dispatch_ms, report.operator_kills
+    longest = _s(report.lost_to_start_ms["max"])
+    fetched = f"{report.recovered} failed ones were fetched"
     extra = (
         f"{report.cancelled_queued} cancelled while they waited, {report.foreign_taken} taken by another host"
     )
@@ -32,6 +34,8 @@ def rows(report: DemoReport) -> list[tuple[str, str, str]]:
         ("disturbed, lost", f"{report.disturbed}, {report.lost}", "lost the runner offered; never run"),
         ("extra jobs", str(report.cancelled_queued + report.foreign_taken), extra),
         ("outages of the API", str(report.outages), f"weather {report.weather}"),
+        ("deliveries lost", str(report.lost_queued), f"of queued jobs, started within {longest}, {fetched}"),
+        ("sent too early", str(report.early_calls), f"torn down in an outage: {report.torn_down_in_outage}"),
         ("runners made", str(report.dispatches), f"{report.wasted} of them in vain"),
         ("nominated", str(report.nominated), "runners of which a rule said that they could go"),
         ("vetoed", str(report.vetoed), f"of a runner that held a job: {report.vetoed_holding_job}"),

@@ -31,6 +31,7 @@ from ephemerd.testing.forge_sim.world import Refused, World
 
 API_VERSIONS = ("2022-11-28", "2026-03-10")
 GHES_PREFIX = "/api/v3"
+NO_WORD_MS = 60_000
 
 Json = dict[str, Any]
 Handler = Callable[[Request, "Site"], Awaitable["Reply"]]
@@ -136,7 +137,7 @@ async def _answer(
     began = time.monotonic()
     delay = site.world.weather.rest_delay.draw(site.world.rng("rest")) / 2
     await asyncio.sleep(delay)
-    limits, entered = site.limits, False
+    limits, entered, limited = site.limits, False, False
     try:
         grant = request.state.grant = _check(request, site)
         limits, entered = grant.limits, True
@@ -147,7 +148,7 @@ async def _answer(
         allow(request, grant)
         reply = await handler(request, site)
     except Refused as refusal:
-        reply = _refusal(site, refusal)
+        reply, limited = _refusal(site, refusal), isinstance(refusal, Limited)
     await asyncio.sleep(delay)
     if reply.answer_lost:
         await _keep_silent(site, 30.0)
@@ -162,9 +163,31 @@ async def _answer(
         path=template,
         status=response.status_code,
         took_ms=took,
+        who=_who(request),
         **({"runner": reply.runner} if reply.runner else {}),
+        **({"wait_ms": _wait_ms(response)} if limited else {}),
     )
     return response
+
+
+def _who(request: Request) -> str:
+    """Name the credential of a request for the truth log; "" for one that was none."""
+    grant: Grant | None = getattr(request.state, "grant", None)
+    if grant is None:
+        return ""
+    if grant.app is not None:
+        return f"app:{grant.app.id}"
+    return f"installation:{grant.issued.installation.id}" if grant.issued is not None else "token"
+
+
+def _wait_ms(response: Response) -> int:
+    """How long the headers of a limit say to wait; without a word it is a minute at least (github.md, 7.2)."""
+    headers = response.headers
+    if "retry-after" in headers:
+        return int(headers["retry-after"]) * 1000
+    if headers["x-ratelimit-remaining"] == "0":
+        return max(0, int(headers["x-ratelimit-reset"]) * 1000 - int(time.time() * 1000))
+    return NO_WORD_MS
 
 
 def _check(request: Request, site: Site) -> Grant:

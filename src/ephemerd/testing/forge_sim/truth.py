@@ -31,7 +31,8 @@ fence_asked         runner, status, held, job or null (a DELETE and its answer)
 delivery_sent       delivery, guid, event, action, job, status, handling_ms, redelivery
 delivery_lost       guid, action, job, listed
 delivery_held       guid, action, job
-api_call            method, path (template), status, took_ms, runner (of a registration)
+api_call            method, path (template), status, took_ms, who (token, app:N, installation:N), runner (of
+                    a registration), wait_ms (of a limit: how long it says, or means, to send nothing)
 outage              state (begins, ends), what
 admin               what, …
 ==================  ==============================================================================
