@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from typing import Any
 
 from ephemerd.testing.demo.act import JOBS as ACT_QUEUES
 from ephemerd.testing.demo.act import Act
+from ephemerd.testing.demo.board import shown
 from ephemerd.testing.demo.bursts import LOOK_EVERY_S, Bursts
 from ephemerd.testing.demo.clients import until
 from ephemerd.testing.demo.measure import make_report
@@ -50,15 +52,21 @@ async def play(options: DemoOptions, narrator: Narrator, curtain: Curtain) -> De
     On a terminal the daemon goes on until the watcher leaves, so that it can be asked; elsewhere it is stopped.
     """
     began = time.monotonic()
-    stage = Stage(options)
     lingers = narrator.live and not options.headless and not options.as_json
+    if lingers and options.port is None:
+        options = dataclasses.replace(options, port=0)  # who watches may as well look at the dashboard
+    stage = Stage(options)
     async with stage:
         _introduce(stage, narrator)
         act, bursts = Act(stage, narrator), Bursts(stage, narrator)
         looking = asyncio.create_task(keep_looking(stage))
+        wanted = options.jobs + (ACT_QUEUES if options.act else 0)
         try:
-            await _both_parts(stage, act, bursts, narrator)
-            await until_quiet(stage, narrator)
+            async with shown(
+                stage, narrator, lambda: {*act.jobs, *bursts.jobs}, wanted, on=narrator.moves and lingers
+            ):
+                await _both_parts(stage, act, bursts, narrator)
+                await until_quiet(stage, narrator)
         finally:
             looking.cancel()
         report = await _measure(stage, act, bursts, began, stop=not lingers)
@@ -96,6 +104,7 @@ async def _measure(stage: Stage, act: Act, bursts: Bursts, began: float, *, stop
     facts: dict[str, Any] = {
         "decisions": await daemon.items("decisions"),
         "nominated": await daemon.metric("ephemerd_nominations_total"),
+        "recovered": await daemon.metric("ephemerd_deliveries_recovered_total"),
         "runners": list(daemon.runners.values()),
         "counted": bursts.jobs,
         "act_jobs": ACT_JOBS if act.jobs else 0,
@@ -104,7 +113,6 @@ async def _measure(stage: Stage, act: Act, bursts: Bursts, began: float, *, stop
         "wall_s": time.monotonic() - began,
     }
     code = await stage.stop_daemon() if stop else None
-        "recovered": await daemon.metric("ephemerd_deliveries_recovered_total"),
     return make_report(
         options, truth=read_truth(stage.places.truth), leaks=stage.leaks(), daemon_exit=code, **facts
     )
@@ -157,4 +165,4 @@ def _introduce(stage: Stage, narrator: Narrator) -> None:
         narrator.say(f"each runner is a container on {stage.containers.words}, in this machine's own network")
     narrator.say(f"durations above 10 s, of weather and policy alike, are divided by {options.time_scale:g}")
     if stage.open_port:
-        narrator.say(f"API, metrics and health: http://127.0.0.1:{stage.open_port}/api/v1/status")
+        narrator.say(f"dashboard: http://127.0.0.1:{stage.open_port}/ (API, metrics and health too)", "act")
