@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from pathlib import Path
 from ephemerd import __version__
 from ephemerd.adapters.forges.github import (
     make_app_hook_admin,
+    make_catalogue,
     make_delivery_logs,
     make_forge,
     make_hook_admin,
@@ -27,6 +28,7 @@ from ephemerd.adapters.forges.github import (
 from ephemerd.adapters.forges.github.doctor import diagnose as look_at_forge
 from ephemerd.adapters.stores import sqlite
 from ephemerd.adapters.stores.sqlite import SqliteStore, open_journal
+from ephemerd.adapters.system.applications import ApplicationShelf
 from ephemerd.adapters.system.clock import ShellClock
 from ephemerd.adapters.system.loopwatch import LoopWatch
 from ephemerd.adapters.system.notify import Notifier
@@ -36,6 +38,7 @@ from ephemerd.adapters.telemetry.meter import Known
 from ephemerd.adapters.telemetry.metrics import Metrics
 from ephemerd.app import inspection
 from ephemerd.app import intake as deliveries
+from ephemerd.app.applications import Applications
 from ephemerd.app.catchup import CatchUp
 from ephemerd.app.daemon import Daemon, Ports
 from ephemerd.app.exhaustion import Exhaustion
@@ -51,10 +54,13 @@ from ephemerd.app.trail import RESULTS
 from ephemerd.app.writer import Unbootable
 from ephemerd.config import reload
 from ephemerd.config.effective import Effective, Examined
+from ephemerd.config.environment import needs_application
 from ephemerd.config.findings import Code, Finding, errors
 from ephemerd.config.units import listen_address, store_path
+from ephemerd.domain.ids import Scope
 from ephemerd.domain.pool import SECOND
 from ephemerd.placing import Placing
+from ephemerd.ports.applications import Unpacked
 from ephemerd.ports.errors import Broken, Denied, NewerStore, PortError, StoreHeld
 from ephemerd.ports.forge import Forge
 from ephemerd.ports.hooks import AppHookAdmin, DeliveryLog, HookAdmin
@@ -198,9 +204,74 @@ async def look_at_forges(effective: Effective) -> list[FindingView]:
         try:
             scopes = [scope for scope in effective.scopes() if scope.forge == name]
             found += await look_at_forge(forge, scopes)
+            found += await _look_at_applications(effective, name, forge)
         finally:
             await forge.close()
     return found
+
+
+async def _look_at_applications(effective: Effective, name: str, forge: Forge) -> list[FindingView]:
+    """Ask a forge for the runner application of each scope that wants it, and compare it with what is at hand."""
+    shelf, found = _shelf(effective), list[FindingView]()
+    there = {one.key: one for one in await shelf.unpacked()}
+    wanted = dict.fromkeys(scope for scope in _wanted(effective).values() if scope.forge == name)
+    for scope in wanted:
+        where = f"runner.application for {scope.path}"
+        try:
+            offered = await make_catalogue(forge).offered(scope)
+        except PortError as error:
+            todo = "check the scope, the token's rights and this machine's network"
+            found.append(FindingView("problem", int(Code.ENVIRONMENT), where, error.detail, todo))
+            continue
+        platform = (shelf.system, shelf.architecture)
+        one = next((one for one in offered if (one.system, one.architecture) == platform), None)
+        if one is None:
+            what = f"the forge offers none for {' '.join(platform)}"
+            todo = "unpack one by hand and write its folder into runner.application"
+            found.append(FindingView("problem", int(Code.ENVIRONMENT), where, what, todo))
+        elif not one.checksum and not shelf.unverified:
+            what, todo = (
+                f"the forge states no checksum for {one.file}",
+                "set runner.download.unverified = true",
+            )
+            found.append(FindingView("problem", int(Code.CONFIGURATION), where, what, todo))
+        else:
+            hand = f"at hand: {_at_hand(there.values()) or 'none, so that the first start fetches it'}"
+            found.append(FindingView("ok", 0, where, f"the forge expects version {one.version}; {hand}", ""))
+    return found
+
+
+async def applications_at_hand(effective: Effective) -> str:
+    """Return in words which downloaded runner applications there are; "" where none is wanted or there."""
+    return _at_hand(await _shelf(effective).unpacked()) if _wanted(effective) else ""
+
+
+def _at_hand(found: Iterable[Unpacked]) -> str:
+    now = time.time()
+    return ", ".join(
+        f"{one.version} ({max(0, now - one.at / SECOND) / 86_400:.0f} days old)"
+        for one in sorted(found, key=lambda one: one.at)
+    )
+
+
+def _wanted(effective: Effective) -> dict[str, Scope]:
+    """Return the scope of each pool whose runner application is downloaded."""
+    settings = effective.settings
+    if settings.runner.application != "download":
+        return {}
+    return {
+        name: effective.scope_of(name) for name, pool in settings.pools.items() if needs_application(pool)
+    }
+
+
+def _shelf(effective: Effective) -> ApplicationShelf:
+    work_dir = effective.settings.runner.work_dir
+    assert work_dir is not None, "the effective configuration fills it in"
+    return ApplicationShelf(
+        work_dir.with_name("applications"),
+        user_agent=f"ephemerd/{__version__}",
+        unverified=effective.settings.runner.download.unverified,
+    )
 
 
 @dataclass(slots=True)
@@ -214,6 +285,8 @@ class Parts:
     metrics: Metrics
     placing: Placing
     catch_up: CatchUp
+    applications: Applications
+    shelf: ApplicationShelf
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +330,7 @@ async def _serve(effective: Effective, wishes: Wishes) -> int:
         stack.callback(manager.close)
         stack.push_async_callback(parts.daemon.close)
         await _open(parts.daemon)
+        await parts.applications.open()
         feed = Feed(parts.daemon)
         for listener in _bind(effective, parts, reloader, feed, wishes.open_api):
             await listener.start()
@@ -380,6 +454,9 @@ def _reloader(effective: Effective, parts: Parts, wishes: Wishes, manager: Notif
         wanted = found.effective
         compared = reload.compare(running, wanted)
         place = parts.placing.prepared(wanted, compared.setup)
+        served = {pool.name: pool.scope for pool in compared.setup.pools}
+        applications = {name: served[name] for name in _wanted(wanted) if name in served}
+        held = parts.applications.held(applications)
         try:
             hooks = _hooks(wanted, list(running.forges))
         except PortError as error:
@@ -389,6 +466,8 @@ def _reloader(effective: Effective, parts: Parts, wishes: Wishes, manager: Notif
         def apply() -> None:
             nonlocal running
             running = compared.running
+            parts.shelf.unverified = wanted.settings.runner.download.unverified
+            parts.applications.reconfigure(applications, wanted.settings.runner.download.every / SECOND)
             place()
             parts.daemon.upkeep.keep = _keep(wanted)
             parts.intake.replace(hooks)
@@ -399,7 +478,7 @@ def _reloader(effective: Effective, parts: Parts, wishes: Wishes, manager: Notif
         changes = tuple(
             ChangeView(one.key, one.before, one.after, one.applied, one.note) for one in compared.changes
         )
-        return Prepared(compared.setup, changes, findings, apply)
+        return Prepared(compared.setup, changes, findings, held, apply)
 
     return Reloader(parts.daemon, read, begin=manager.reloading, end=manager.ready)
 
@@ -440,17 +519,33 @@ def build(effective: Effective) -> Parts:
     except PortError as error:
         raise StartError(Code.CONFIGURATION, error.detail, "correct the forge's settings") from error
     epoch = _Epoch()
-    placing = Placing(effective, setup, now=clock.now, epoch=epoch)
+    shelf = _shelf(effective)
+    applications = Applications(
+        shelf,
+        {
+            name: make_catalogue(forge, ca_file=effective.settings.forge[name].ca_file)
+            for name, forge in forges.items()
+        },
+        _wanted(effective),
+        now=clock.now,
+        nowhere=shelf.folder / "none",
+        every=effective.settings.runner.download.every / SECOND,
+    )
+    placing = Placing(effective, setup, now=clock.now, epoch=epoch, application=applications.folder)
+    applications.changed = placing.renew
     runtimes = placing.runtimes(effective)
     store = SqliteStore(_store_path(effective))
     daemon = Daemon(Ports(store, forges, runtimes, clock, metrics.meter), setup, keep=_keep(effective))
     epoch.daemon = daemon
-    queries = Queries(daemon, __version__)
+    applications.attach(daemon)
+    daemon.accompany(applications)
+    queries = Queries(daemon, __version__, applications)
     metrics.show(queries.snapshot)
     intake = Intake(hooks, daemon.inbox, metrics.meter)
     catch_up = CatchUp(daemon, intake, _delivery_logs(effective, forges))
     daemon.accompany(catch_up)
-    return Parts(daemon, intake, queries, Operator(daemon), metrics, placing, catch_up)
+    operator = Operator(daemon)
+    return Parts(daemon, intake, queries, operator, metrics, placing, catch_up, applications, shelf)
 
 
 class _Epoch:

@@ -6,6 +6,7 @@ One process runtime serves all pools of processes; each host's engine has a runt
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,24 +26,39 @@ STOP_SHARE = 3 / 7
 """Of the bound on a destroy (70 s), how much the stop may take, and the kill: 30 s each."""
 
 
+DOWNLOAD = Path("download")
+"""What stands in the configuration for the version that is kept current, whose folder changes."""
+
+
 class Placing:
     """The runtimes of a configuration.
 
-    now      the shell clock, ms
-    epoch    the process life that permits must name
+    now          the shell clock, ms
+    epoch        the process life that permits must name
+    application  the folder of the downloaded runner application that a pool's next runner is made from
     """
 
     def __init__(
-        self, effective: Effective, setup: Setup, *, now: Callable[[], int], epoch: Callable[[], str]
+        self,
+        effective: Effective,
+        setup: Setup,
+        *,
+        now: Callable[[], int],
+        epoch: Callable[[], str],
+        application: Callable[[str], Path],
     ) -> None:
         self._process: ProcessRuntime | None = None
         self._engines: dict[str, DockerRuntime] = {}
+        self._application = application
         self._work_dir = _work_dir(effective)
         pools = effective.settings.pools
         if any(pool.runtime == "process" for pool in pools.values()):
             self._process = ProcessRuntime(process_options(effective, setup), now=now, epoch=epoch)
         for host in _hosts(effective):
             self._engines[host] = _on_engine(effective, setup, host, now, epoch)
+        self._settings = self._read(effective, setup)
+        if effective.settings.runner.application == str(DOWNLOAD):
+            self.renew()
 
     def runtimes(self, effective: Effective) -> dict[str, Runtime]:
         """Return the runtimes by pool."""
@@ -58,18 +74,45 @@ class Placing:
 
         The folder stays that of the start: what runs is found there.
         """
+        read = self._read(effective, setup)
+
+        def apply() -> None:
+            self._settings = read
+            self.renew()
+
+        return apply
+
+    def renew(self) -> None:
+        """Make new runners from the present folders of downloaded applications."""
+        processes, containers = self._settings
+        if self._process is not None:
+            self._process.reconfigure(
+                {
+                    name: replace(one, application=self._application(name))
+                    if one.application == DOWNLOAD
+                    else one
+                    for name, one in processes.items()
+                }
+            )
+        for host, options in containers.items():
+            self._engines[host].reconfigure(
+                {
+                    name: replace(one, application=self._application(name))
+                    if one.application == DOWNLOAD
+                    else one
+                    for name, one in options.items()
+                }
+            )
+
+    def _read(
+        self, effective: Effective, setup: Setup
+    ) -> tuple[dict[str, ProcessOptions], dict[str, dict[str, DockerOptions]]]:
+        """Return how processes, and each host's containers, are started by a configuration."""
         processes = process_options(effective, setup, self._work_dir)
         containers = {
             host: container_options(effective, setup, host, self._work_dir) for host in self._engines
         }
-
-        def apply() -> None:
-            if self._process is not None:
-                self._process.reconfigure(processes)
-            for host, options in containers.items():
-                self._engines[host].reconfigure(options)
-
-        return apply
+        return processes, containers
 
 
 def process_options(

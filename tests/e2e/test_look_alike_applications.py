@@ -207,7 +207,7 @@ async def test_the_adapter_asks_until_when_a_version_is_good(catalogue, api):
     ends = await catalogue.ends(APP, "2.336.0")
     assert ends is not None
     assert ends.running is not None
-    assert (await catalogue.ends(APP, "2.337.0")).running is None  # type: ignore[union-attr]
+    assert (await catalogue.ends(APP, "2.337.0")).running is None
 
 
 async def test_a_version_comes_through_a_redirect_with_the_token_where_it_is_wanted(catalogue, api, shelf):

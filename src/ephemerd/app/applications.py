@@ -155,9 +155,11 @@ class Applications:
         await self._shelf.close()
 
     def reconfigure(self, wanted: Mapping[str, Scope], every: float) -> None:
-        """Serve these pools from now on."""
+        """Serve these pools from now on; what failed is tried at once, since a person may have mended it."""
         self._wanted, self._every = dict(wanted), every
         self._find_sources()
+        for source in self._sources.values():
+            source.due = 0.0 if source.problem else source.due
         self._news.set()
 
     # Below: how.

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from ephemerd.app import render
+from ephemerd.app.applications import Applications
 from ephemerd.app.daemon import HEARTBEAT, Daemon
 from ephemerd.app.operator import near
 from ephemerd.app.stories import story
@@ -62,9 +63,10 @@ class BadCursor(ValueError):
 class Queries:
     """Views of one daemon. Cheap unless said otherwise; nothing here changes anything."""
 
-    def __init__(self, daemon: Daemon, version: str) -> None:
+    def __init__(self, daemon: Daemon, version: str, applications: Applications | None = None) -> None:
         self._daemon = daemon
         self._version = version
+        self._applications = applications
 
     def health(self) -> HealthView:
         """What the core sees, and what the shell knows besides: the store, the loop, the quarantine."""
@@ -100,6 +102,8 @@ class Queries:
                 ("degraded", "connections wait for file descriptors; raise LimitNOFILE of the daemon's unit")
             )
         reasons += [("degraded", view.failing) for view in pulse.recoveries.values() if view.failing]
+        if self._applications is not None:
+            reasons += [("degraded", reason) for reason in self._applications.reasons()]
         size = daemon.upkeep.size
         if size is not None and size.disk_free is not None and size.disk_free < LITTLE:
             left = f"the disk of the store has {size.disk_free // 1024**2} MiB left"
@@ -146,6 +150,7 @@ class Queries:
             rates=self._rates(),
             needs_restart=pulse.needs_restart,
             storage=self._storage(),
+            applications=self._applications.views() if self._applications is not None else (),
             recoveries=tuple(pulse.recoveries[name] for name in sorted(pulse.recoveries)),
         )
 
@@ -180,8 +185,16 @@ class Queries:
             host = core.state.hosts.get(name)
             by, since = _cordon((host,))
             cordoned, ago = bool(by), self._ago(since)
-            views.append(HostView(name, count, held, max(0, count - held), abandoned, cordoned, by, ago))
+            free, versions = max(0, count - held), self._versions(name)
+            views.append(HostView(name, count, held, free, abandoned, cordoned, by, ago, versions))
         return tuple(views)
+
+    def _versions(self, host: str) -> tuple[str, ...]:
+        """Return which downloaded runner applications new runners of a host are made from."""
+        views = self._applications.views() if self._applications is not None else ()
+        host_of = self._daemon.core.state.host_of
+        found = {view.version for view in views for pool in view.pools if view.version and host_of(pool) == host}
+        return tuple(sorted(found))
 
     def pools(self) -> tuple[PoolView, ...]:
         """Configured pools, in the order of the configuration, then those that went while runners are left."""

@@ -27,7 +27,20 @@ def check(config: Config = None, override: Set = None, as_json: Json = False) ->
     report(found.findings)
     if not as_json and not exit_code(found.findings):
         output.note("the configuration can be used")
+        if found.effective is not None and (there := _applications(found.effective)):
+            output.note(f"runner applications at hand: {there}")
     return exit_code(found.findings)
+
+
+def _applications(effective: Effective) -> str:
+    """Return which downloaded runner applications there are, with their age."""
+    if effective.settings.runner.application != "download":
+        return ""
+    import asyncio
+
+    from ephemerd.bootstrap import applications_at_hand
+
+    return asyncio.run(applications_at_hand(effective))
 
 
 def examined(config: Path | None, override: list[str]) -> Examined:

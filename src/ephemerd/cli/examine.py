@@ -63,7 +63,8 @@ def machine(effective: Effective) -> Iterator[FindingView]:
     path = store_path(server.store)
     yield from folder(path.parent)
     yield store(path)
-    if any(pool.runtime == "process" for pool in effective.settings.pools.values()):
+    processes = any(pool.runtime == "process" for pool in effective.settings.pools.values())
+    if processes and effective.settings.runner.application != "download":
         yield application(Path(effective.settings.runner.application))
     hooks = any(forge.discovery == "webhook" for forge in effective.settings.forge.values())
     for key, address in (

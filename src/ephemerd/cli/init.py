@@ -56,7 +56,12 @@ Discovery = Annotated[
 ]
 Runtime = Annotated[str, typer.Option("--runtime", metavar="RUNTIME", help=f"One of {', '.join(RUNTIMES)}.")]
 Application = Annotated[
-    Path | None, typer.Option("--application", metavar="FOLDER", help="The unpacked runner application.")
+    Path | None,
+    typer.Option(
+        "--application",
+        metavar="FOLDER",
+        help="An unpacked runner application; else the version that the forge expects is downloaded and kept current.",
+    ),
 ]
 Image = Annotated[str, typer.Option("--image", metavar="IMAGE", help="Image of the runners, for docker.")]
 User = Annotated[str, typer.Option("--user", metavar="ACCOUNT", help="The account that jobs run as.")]
@@ -102,9 +107,6 @@ def init(
     process = runtime == "process"
     if process and not user and not allow_root and os.geteuid() == 0:
         user = asking.text("Which account do jobs run as (not root)?", option="--user")
-    folder = application or Path("/opt/actions-runner")
-    if process and application is None:
-        folder = Path(asking.text("Folder of the unpacked runner application?", default=str(folder)))
     token = _credential(app_id, private_key_file, token_file, path, asking, stdin=token_stdin)
     first = First(
         scope=scope,
@@ -118,7 +120,7 @@ def init(
         user=user,
         allow_root=allow_root and process,
         image=image,
-        application=folder.expanduser().absolute(),
+        application="download" if application is None else str(application.expanduser().absolute()),
         runners=runners,
     )
     left = _write(path, first, token)

@@ -41,6 +41,7 @@ def status_page(status: Plain) -> Page:
         rows.append(("store", f"{_mib(storage['total'])}{left}"))
     if status.get("needs_restart"):
         rows.append(("restart", f"needed for {', '.join(map(clean, status['needs_restart']))}"))
+    rows.extend(("application", _application(one, status["now"])) for one in status.get("applications", ()))
     for scope, at in status["reconciled"].items():
         ago = span((status["now"] - at) / 1_000) + " ago" if at else "not yet"
         rows.append(("reconciled", f"{clean(scope)}: {ago}"))
@@ -60,6 +61,23 @@ def daemon_state(status: Plain) -> str:
 def _mib(size: int) -> str:
     mib = size / 1024**2
     return f"{mib / 1024:.1f} GiB" if mib >= 1024 else f"{mib:.0f} MiB"
+
+
+def _application(one: Plain, now: int) -> str:
+    """Say which downloaded runner application a scope's new runners are made from, and what becomes of it."""
+    said = f"{clean(one['version'])}, {span(one['age_s'])} old" if one["version"] else "none yet"
+    if one["verified"] is False:
+        said += ", unverified"
+    if one["refused_from"] is not None:
+        said += f", refused from {clock(one['refused_from'], day=True)} on"
+    if one["fetched"] is not None:
+        of = f" of {_mib(one['fetching'])}" if one["fetching"] else ""
+        said += f"; fetching {clean(one['listed'])}: {_mib(one['fetched'])}{of}"
+    elif one["problem"]:
+        said += f"; not renewed: {clean(one['problem'])}"
+    elif one["checked"] is not None:
+        said += f"; the forge was asked {span(max(0, now - one['checked']) / 1_000)} ago"
+    return f"{clean(one['scope'])}: {said}"
 
 
 def _recovery(one: Plain, now: int) -> str:
@@ -114,6 +132,7 @@ def _cordoned(row: Plain) -> str:
 
 
 def hosts_page(hosts: list[Plain]) -> Page:
+    shown = any(host.get("applications") for host in hosts)
     rows = [
         (
             clean(host["name"]),
@@ -124,10 +143,11 @@ def hosts_page(hosts: list[Plain]) -> Page:
             _cordoned(host).removeprefix("cordoned ").replace("cordoned", "yes")
             if host["cordoned"]
             else "no",
+            *((", ".join(map(clean, host.get("applications", ()))) or "-",) if shown else ()),
         )
         for host in hosts
     ]
-    titles = ("HOST", "SLOTS", "HELD", "FREE", "ABANDONED", "CORDONED")
+    titles = ("HOST", "SLOTS", "HELD", "FREE", "ABANDONED", "CORDONED", *(("RUNNER",) if shown else ()))
     return Page([Table(titles, rows, frozenset({1, 2, 3, 4}), empty="no hosts")])
 
 

@@ -21,7 +21,7 @@ class First:
     runtime      process or docker
     user         the jobs' account; "" for the daemon's own (process) or the image's own (docker)
     image        where runtime is docker
-    application  the unpacked runner application, where runtime is process
+    application  the unpacked runner application, where runtime is process; "download" to have it kept current
     """
 
     scope: str
@@ -35,7 +35,7 @@ class First:
     user: str = ""
     allow_root: bool = False
     image: str = ""
-    application: Path = Path("/opt/actions-runner")
+    application: str = "download"
     runners: int = 4
 
 
@@ -131,8 +131,16 @@ def _runner(first: First) -> str:
         if first.allow_root
         else ""
     )
+    said = (
+        "# The version that the forge expects is fetched, verified and kept current; docs/APPLICATION.md.\n"
+        "# To do that by hand, name the folder of an unpacked one (github.com/actions/runner/releases)."
+        if first.application == "download"
+        else "# The unpacked runner application (github.com/actions/runner/releases): a template, each runner gets a "
+        "copy.\n"
+        '# It has to be renewed every month; "download" does that by itself (docs/APPLICATION.md).'
+    )
     return f"""\
 [runner]
-# The unpacked runner application (github.com/actions/runner/releases): a template, each runner gets a copy.
-application = {toml_value(str(first.application))}
+{said}
+application = {toml_value(first.application)}
 {root}"""

@@ -18,12 +18,6 @@ def not_yet(settings: Settings, layers: Layers) -> list[Finding]:
     for name, forge in settings.forge.items():
         for key, what, todo in _forge(forge):
             refuse(("forge", name, key), what, todo)
-    if settings.runner.application == "download":
-        refuse(
-            ("runner", "application"),
-            "downloading the runner application",
-            "unpack it and write the folder's path",
-        )
     return found
 
 

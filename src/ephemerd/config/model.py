@@ -32,7 +32,7 @@ from ephemerd.config.types import (
     Size,
     StoreUrl,
 )
-from ephemerd.domain.pool import DAY, MINUTE, SECOND, Policy
+from ephemerd.domain.pool import DAY, HOUR, MINUTE, SECOND, Policy
 
 File = Annotated[Path, Kind("path")]
 SecretFile = Annotated[Path, Kind('path or "credential:NAME"')]
@@ -226,14 +226,29 @@ class ClaimRetrySettings(Section):
     )
 
 
+class DownloadSettings(Section):
+    """`[runner.download]`: how the runner application is kept current where `application = "download"`."""
+
+    every: PositiveDuration = Field(
+        6 * HOUR,
+        description="How often the forge is asked which version it expects; where nothing changed that costs nothing.",
+    )
+    unverified: bool = Field(
+        False,
+        description="Also use a version for which the forge states no checksum, which then is as good as the "
+        "connection that it came over.",
+    )
+
+
 class RunnerSettings(Section):
     """`[runner]`: the runner application and where it runs."""
 
-    application: Annotated[str, Kind("path")] = Field(
+    application: Annotated[str, Kind('path or "download"')] = Field(
         "/opt/actions-runner",
-        description="The unpacked runner application; read only, each runner gets a copy. download comes "
-        "later.",
+        description="The unpacked runner application; read only, each runner gets a copy. download: the version that "
+        "the forge expects is fetched, verified and kept current (docs/APPLICATION.md).",
     )
+    download: DownloadSettings = DownloadSettings()
     work_dir: File | None = Field(
         None, description="Where runners get their own folder; default: runners in the state folder."
     )

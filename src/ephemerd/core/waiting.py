@@ -78,7 +78,7 @@ def _pool_reason(t: Turn, pool: Pool) -> str:
     if t.state.index.abandoned.get(pool.host, 0) >= t.policy.abandoned_limit:
         return f"host {pool.host} has too many abandoned environments"
     if row.missing:
-        return f"pool {pool.name} waits for its runner application: {row.missing}"
+        return f"pool {pool.name} starts no runners: {row.missing}"
     if t.now < row.not_before:
         return f"pool {pool.name} waits {(row.not_before - t.now) // 1000} s after: {row.why}"
     if (trial := plan.trying(t.state, row)) is not None:

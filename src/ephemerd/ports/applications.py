@@ -18,6 +18,7 @@ class Offered:
     file           name of the archive, `….tar.gz` or `….zip`
     checksum       its SHA-256, 64 hex digits; "" where the forge states none
     token          a short-lived one that the address wants, if any
+    ca_file        certificates to trust instead of the system's at that address, where it is the forge's own
     """
 
     system: str
@@ -27,6 +28,7 @@ class Offered:
     file: str
     checksum: str = ""
     token: str = field(default="", repr=False)
+    ca_file: Path | None = None
 
     @property
     def key(self) -> str:

@@ -81,6 +81,15 @@ def test_each_line_that_is_commented_out_is_a_key(config, runtime):
     assert tomllib.loads(text)["forge"]["github"]["url"] == "https://git.acme.test/api/v3"
 
 
+def test_the_runner_application_need_not_be_unpacked_by_hand(config, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{TOKEN}\n"))
+    assert init(config, "--token-stdin") == 0
+    assert "to do" not in capsys.readouterr().err
+    assert tomllib.loads(config.read_text())["runner"]["application"] == "download"
+    assert run(["check", "--config", str(config)]) == 0
+    assert "at hand" not in capsys.readouterr().err
+
+
 def test_what_is_missing_yet_is_said(config, capsys):
     assert init(config, "--application", str(config.parent / "none")) == 0
     told = capsys.readouterr()
@@ -156,7 +165,6 @@ def test_on_a_terminal_it_asks_and_does_not_show_the_token(config):
         b"Whose jobs": b"acme/app",
         b"How to hear": b"",
         b"Runtime": b"",
-        b"Folder": b"",
         b"Token": TOKEN.encode(),
     }
     with subprocess.Popen(

@@ -39,6 +39,16 @@ def test_no_folder_of_the_application(bench):
     assert found == ("runner.application", f"there is no folder {bench.folder}/gone")
 
 
+def test_an_application_that_is_downloaded_need_not_be_there(bench):
+    text = GOOD + RUNNER.replace('"application"', '"download"')
+    assert missing(bench, text) == []
+    effective = bench.load(text + '[runner.download]\nevery = "2h"\nunverified = true\n')
+    assert effective.settings.runner.application == "download"
+    assert effective.settings.runner.download.every == 2 * 3_600_000
+    assert effective.settings.runner.download.unverified
+    assert bench.load(text).settings.runner.download.every == 6 * 3_600_000
+
+
 def test_no_listener_in_it(bench):
     (bench.folder / "application" / "bin" / "Runner.Listener").unlink()
     ((_, what),) = missing(bench, GOOD + RUNNER)

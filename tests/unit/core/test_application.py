@@ -142,7 +142,7 @@ def test_a_pool_without_its_application_waits_from_the_start() -> None:
     (key,) = world.core.state.jobs
     assert (
         why_waiting(world.core.state, key, world.now)
-        == f"pool linux waits for its runner application: {MISSING}"
+        == f"pool linux starts no runners: {MISSING}"
     )
     health = assess(world.core.state, world.now)
     assert health.status == "degraded"

@@ -61,7 +61,6 @@ class ApplicationShelf:
         folder: Path,
         *,
         user_agent: str,
-        ca_file: Path | None = None,
         unverified: bool = False,
         system: str = "",
         architecture: str = "",
@@ -73,9 +72,8 @@ class ApplicationShelf:
         own = this_platform()
         self.system, self.architecture = system or own[0], architecture or own[1]
         self.unverified = unverified
-        self._folder = folder
+        self.folder = folder
         self._user_agent = user_agent
-        self._ca_file = ca_file
         self._most = most
         self._fetch_limit = fetch_limit
         self._now = now
@@ -97,9 +95,9 @@ class ApplicationShelf:
         if found := await asyncio.to_thread(self._at_hand, offered.key):
             return found
         self._may_fetch(offered)
-        part = self._folder / f".{offered.key}.part"
+        part = self.folder / f".{offered.key}.part"
         loop = asyncio.get_running_loop()
-        source = Source(offered.url, self._user_agent, offered.token, self._ca_file)
+        source = Source(offered.url, self._user_agent, offered.token, offered.ca_file)
         found_sum = await fetch(
             source,
             part,
@@ -129,19 +127,19 @@ class ApplicationShelf:
 
     def _opened(self) -> int:
         try:
-            self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-            self._folder.chmod(0o755)  # whoever runs jobs has to come through
+            self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            self.folder.chmod(0o755)  # whoever runs jobs has to come through
             lock = os.open(
-                self._folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+                self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
             )
         except OSError as error:
-            raise Broken(f"{self._folder} cannot be used: {error.strerror}") from None
+            raise Broken(f"{self.folder} cannot be used: {error.strerror}") from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(lock)
             raise Broken(
-                f"another daemon keeps its runner applications in {self._folder}: give one of them another "
+                f"another daemon keeps its runner applications in {self.folder}: give one of them another "
                 "runner.work_dir"
             ) from None
         self._clear()
@@ -149,23 +147,23 @@ class ApplicationShelf:
 
     def _clear(self) -> None:
         """Remove what an earlier life left half done; a part of an archive is gone on with."""
-        for entry in self._folder.iterdir():
+        for entry in self.folder.iterdir():
             if entry.name.startswith(".") and entry.name.endswith((".new", ".old")):
                 _discard(entry)
 
     def _unpacked(self) -> list[Unpacked]:
         try:
-            names = sorted(entry.name for entry in self._folder.iterdir() if not entry.name.startswith("."))
+            names = sorted(entry.name for entry in self.folder.iterdir() if not entry.name.startswith("."))
         except OSError:
             return []
         return [found for name in names if (found := self._at_hand(name)) is not None]
 
     def _at_hand(self, key: str) -> Unpacked | None:
-        note = _read(self._folder / key / NOTE)
+        note = _read(self.folder / key / NOTE)
         version, at = note.get("version"), note.get("at")
         if not isinstance(version, str) or not isinstance(at, int):
             return None
-        return Unpacked(key, version, self._folder / key, at, note.get("verified") is True)
+        return Unpacked(key, version, self.folder / key, at, note.get("verified") is True)
 
     def _may_fetch(self, offered: Offered) -> None:
         if "/" in offered.key or offered.key.startswith("."):
@@ -181,7 +179,7 @@ class ApplicationShelf:
             raise Refused(f"{offered.file[:100]} has no checksum and no https: it is not fetched")
 
     def _unpack(self, offered: Offered, part: Path, found_sum: str) -> Unpacked:
-        final, fresh = self._folder / offered.key, self._folder / f".{offered.key}.new"
+        final, fresh = self.folder / offered.key, self.folder / f".{offered.key}.new"
         try:
             self._room(part.stat().st_size)
             _discard(fresh)
@@ -205,7 +203,7 @@ class ApplicationShelf:
             raise
         except OSError as error:
             _discard(fresh)
-            raise Broken(f"{offered.file} cannot be unpacked in {self._folder}: {error.strerror}") from None
+            raise Broken(f"{offered.file} cannot be unpacked in {self.folder}: {error.strerror}") from None
         except Broken:
             _discard(fresh)
             raise
@@ -214,32 +212,32 @@ class ApplicationShelf:
         return Unpacked(offered.key, offered.version, final, at, bool(offered.checksum))
 
     def _room(self, archive: int) -> None:
-        free, wanted = shutil.disk_usage(self._folder).free, archive * GROWTH
+        free, wanted = shutil.disk_usage(self.folder).free, archive * GROWTH
         if free < wanted:
             raise Broken(
-                f"{self._folder} has {free // 1024**2} MiB left, and unpacking the runner application takes up to "
+                f"{self.folder} has {free // 1024**2} MiB left, and unpacking the runner application takes up to "
                 f"{wanted // 1024**2} MiB: free space"
             )
 
     def _forget_parts(self) -> None:
         """A newer version is here: nobody goes on with an older archive."""
-        for entry in self._folder.glob(".*.part"):
+        for entry in self.folder.glob(".*.part"):
             entry.unlink(missing_ok=True)
 
     def _remove(self, key: str) -> None:
         """Take the name away first, so that what is half removed is no version."""
         if self._at_hand(key) is None:
             return
-        old = self._folder / f".{key}.old"
+        old = self.folder / f".{key}.old"
         try:
             _discard(old)
-            (self._folder / key).rename(old)
+            (self.folder / key).rename(old)
         except OSError as error:
-            raise Broken(f"{self._folder / key} cannot be removed: {error.strerror}") from None
+            raise Broken(f"{self.folder / key} cannot be removed: {error.strerror}") from None
         _discard(old)
 
     def _uses(self) -> dict[str, list[Use]]:
-        note = _read(self._folder / ".uses.json")
+        note = _read(self.folder / ".uses.json")
         told = note.get("uses") if note.get("version") == VERSION else None
         found: dict[str, list[Use]] = {}
         for scope, entries in told.items() if isinstance(told, dict) else ():
@@ -256,13 +254,13 @@ class ApplicationShelf:
 
     def _keep_uses(self, uses: Uses) -> None:
         content = {scope: [[use.key, use.since] for use in of_scope] for scope, of_scope in uses.items()}
-        fresh = self._folder / ".uses.json.new"
+        fresh = self.folder / ".uses.json.new"
         try:
             with fresh.open("w", encoding="utf-8") as file:
                 json.dump({"version": VERSION, "uses": content}, file)
                 file.flush()
                 os.fsync(file.fileno())
-            fresh.replace(self._folder / ".uses.json")
+            fresh.replace(self.folder / ".uses.json")
         except OSError as error:
             raise Broken(f"{fresh} cannot be written: {error.strerror}") from None
 

@@ -200,6 +200,8 @@ class Broker:
     def _deliver(self, runner: Runner, message: dict[str, Any]) -> dict[str, Any]:
         if message["type"] == "Gone":
             raise Refused(404, "RunnerNotFound")
+        if message["type"] == "TooOld":
+            raise Refused(400, "RunnerVersionTooOld")
         return message
 
     # One job

@@ -122,7 +122,7 @@ async def test_a_wrong_checksum_is_never_used(shelf, network):
     with pytest.raises(Refused, match=r"has the SHA-256 .* and the forge states"):
         await get(shelf, offer(checksum="0" * 64))
     assert await shelf.unpacked() == []
-    assert list(shelf._folder.glob(".*.part")) == []
+    assert list(shelf.folder.glob(".*.part")) == []
 
 
 async def test_without_a_checksum_it_is_refused_unless_that_is_allowed(shelf, network, tmp_path):
@@ -167,29 +167,29 @@ async def test_an_archive_without_the_programs_is_no_runner_application(shelf, n
     with pytest.raises(Refused, match="that can be executed"):
         await get(shelf, offer(content=network.content))
     assert await shelf.unpacked() == []
-    assert [path.name for path in shelf._folder.iterdir()] == [".lock"]
+    assert [path.name for path in shelf.folder.iterdir()] == [".lock"]
 
 
 async def test_a_damaged_archive_with_the_right_sum_begins_anew(shelf, network):
     network.content = archive()[:120]
     with pytest.raises(Refused, match="damaged"):
         await get(shelf, offer(content=network.content))
-    assert [path.name for path in shelf._folder.iterdir()] == [".lock"]
+    assert [path.name for path in shelf.folder.iterdir()] == [".lock"]
 
 
 async def test_what_broke_off_stays_to_be_gone_on_with(shelf, network):
-    (shelf._folder / f".{offer().key}.part").write_bytes(b"half")
+    (shelf.folder / f".{offer().key}.part").write_bytes(b"half")
     network.content = RetryLater("broke off")
     with pytest.raises(RetryLater):
         await get(shelf, offer())
-    assert (shelf._folder / f".{offer().key}.part").exists()
+    assert (shelf.folder / f".{offer().key}.part").exists()
 
 
 async def test_a_full_disk_is_said_before_it_is_full(shelf, network, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _folder: type("Usage", (), {"free": 10})())
     with pytest.raises(Broken, match="free space"):
         await get(shelf, offer())
-    assert (shelf._folder / f".{offer().key}.part").exists(), "it need not be fetched again"
+    assert (shelf.folder / f".{offer().key}.part").exists(), "it need not be fetched again"
 
 
 async def test_what_was_half_done_is_no_version_and_goes_at_the_next_start(tmp_path, network):
@@ -211,7 +211,7 @@ async def test_what_was_half_done_is_no_version_and_goes_at_the_next_start(tmp_p
 
 
 async def test_a_name_without_a_note_gives_way(shelf, network):
-    (shelf._folder / offer().key).mkdir()
+    (shelf.folder / offer().key).mkdir()
     found = await get(shelf, offer())
     assert await shelf.unpacked() == [found]
 
@@ -249,12 +249,12 @@ async def test_which_version_was_used_from_when_on_is_kept(shelf):
     ],
 )
 async def test_a_note_that_is_not_understood_is_none(shelf, text):
-    (shelf._folder / ".uses.json").write_text(text)
+    (shelf.folder / ".uses.json").write_text(text)
     assert await shelf.uses() == {}
 
 
 async def test_what_of_a_note_is_understood_counts(shelf):
-    (shelf._folder / ".uses.json").write_text(
+    (shelf.folder / ".uses.json").write_text(
         '{"version": 1, "uses": {"a": [["k", 1], ["k"], 3, [1, 2]], "b": 4}}'
     )
     assert await shelf.uses() == {"a": [Use("k", 1)], "b": []}

@@ -126,13 +126,14 @@ def make_delivery_logs(
     )
 
 
-def make_catalogue(forge: Forge) -> Catalogue:
-    """Make what asks for runner applications at a GitHub that `make_forge` made, over its connection."""
+def make_catalogue(forge: Forge, *, ca_file: Path | None = None) -> Catalogue:
+    """Make what asks for runner applications at a GitHub that `make_forge` made, over its connection. `ca_file` as
+    there."""
     from ephemerd.adapters.forges.github.client import GitHubForge
     from ephemerd.adapters.forges.github.downloads import GitHubDownloads
 
     assert isinstance(forge, GitHubForge), "made by make_forge"
-    return GitHubDownloads(forge.connection)
+    return GitHubDownloads(forge.connection, ca_file=ca_file)
 
 
 def make_webhooks(name: str, *, secret: str | bytes) -> Webhooks:

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -46,8 +49,12 @@ class _Ends(msgspec.Struct):
 class GitHubDownloads:
     """The `Catalogue` port over a forge's connection."""
 
-    def __init__(self, connection: Connection, timeout_s: float = 20.0) -> None:
+    def __init__(
+        self, connection: Connection, *, ca_file: Path | None = None, timeout_s: float = 20.0
+    ) -> None:
+        """`ca_file` is trusted where an archive lies at the forge itself, as at an Enterprise Server."""
         self._connection = connection
+        self._ca_file = ca_file
         self._timeout_s = timeout_s
 
     async def offered(self, scope: Scope) -> list[Offered]:
@@ -66,7 +73,9 @@ class GitHubDownloads:
             entries = msgspec.json.decode(answer.body, type=list[_Entry])
         except (msgspec.DecodeError, RecursionError):
             raise RetryLater(f"GitHub's answer to {request.endpoint} is not understood") from None
-        return [found for entry in entries[:MOST] if (found := _offered(entry)) is not None]
+        home = _host(self._connection.base)
+        found = [one for entry in entries[:MOST] if (one := _offered(entry)) is not None]
+        return [replace(one, ca_file=self._ca_file) if _host(one.url) == home else one for one in found]
 
     async def ends(self, scope: Scope, version: str) -> Ends | None:
         """Ask from when a version is refused; None where GitHub answers 404."""
@@ -99,7 +108,7 @@ def _offered(entry: _Entry) -> Offered | None:
         return None
     version = _VERSION.search(entry.filename)
     named = _WORD.fullmatch(entry.os) and _WORD.fullmatch(entry.architecture)
-    if version is None or not named or "/" in entry.filename:
+    if version is None or not named or "/" in entry.filename or not _host(entry.download_url):
         return None
     told, token = entry.sha256_checksum, entry.temp_download_token
     checksum = told.strip() if isinstance(told, str) else ""
@@ -114,6 +123,14 @@ def _offered(entry: _Entry) -> Offered | None:
         checksum.lower(),
         token if isinstance(token, str) else "",
     )
+
+
+def _host(url: str) -> str:
+    """Return host and port of an address; "" for what is none."""
+    try:
+        return urlsplit(url).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _moment(told: object) -> int | None:
