@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -84,6 +85,36 @@ def test_at_the_beginning_there_is_nothing():
     rows = dict(Board(0).rows())
     assert rows["runners"] == "none"
     assert rows["gate"] == "0 vetoed, 0 reaped"
+
+
+def lines_of(written: str) -> list[str]:
+    """What a terminal shows after this was written: as many cursor movements as rich makes."""
+    rows, at = [""], 0
+    for up, clear, feed, text in re.findall(
+        r"\x1b\[(\d+)A|\x1b\[2(K)|(\n)|\x1b\[[0-9;?]*[a-zA-Z]|\r|([^\x1b\r\n]+)", written
+    ):
+        if up:
+            at -= int(up)
+        elif clear:
+            rows[at] = ""
+        elif feed:
+            at += 1
+            rows += [""] * (at + 1 - len(rows))
+        else:
+            rows[at] += text
+    return [row for row in rows if row]
+
+
+async def test_lines_above_it_stay_and_nothing_of_it_is_left(monkeypatch):
+    tell, target = narrator()
+    monkeypatch.setattr(boards, "LOOK_EVERY_S", 0)
+    async with shown(stage(), tell, lambda: {1}, 5, on=True):
+        tell.say("one", "good")
+        await target.until("1/5")
+        tell.detail(["two " * 30])
+        tell.say("three")
+    lines = lines_of(target.getvalue())
+    assert [line.split()[-1] for line in lines] == ["one", "two", "two", "three"]
 
 
 @pytest.mark.parametrize("broken", [False, True])

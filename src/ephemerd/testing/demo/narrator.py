@@ -24,7 +24,7 @@ class Narrator:
         from rich.console import Console
 
         stream = sys.stderr if to_stderr else sys.stdout
-        self.console: Console = Console(file=stream, highlight=False, soft_wrap=True, quiet=muted)
+        self.console: Console = Console(file=stream, highlight=False, markup=False, emoji=False, quiet=muted)
         self.live = self.console.is_terminal and not muted
         self.moves = self.live and not self.console.is_dumb_terminal
         self.last = ""
@@ -33,19 +33,28 @@ class Narrator:
     def title(self, text: str) -> None:
         """A heading."""
         self.last = text
-        self.console.print()
-        self.console.print(text, style=STYLES["act"], markup=False)
+        self._print("")
+        self._print(text, STYLES["act"])
 
     def say(self, text: str, style: str = "plain") -> None:
         """One line."""
         self.last = text
         passed = time.monotonic() - self._zero
-        self.console.print(f"{passed:6.1f} s  {text}", style=STYLES[style], markup=False)
+        self._print(f"{passed:6.1f} s  {text}", STYLES[style])
 
     def detail(self, lines: Iterable[str]) -> None:
         """Lines that belong to the one before."""
         for line in lines:
-            self.console.print(f"            {line}", style=STYLES["quiet"], markup=False)
+            self._print(f"            {line}", STYLES["quiet"])
+
+    def _print(self, text: str, style: str = "") -> None:
+        """Print a line: wrapped on a terminal, where the board has to know how many lines there are, else whole.
+
+        The style is the text's own: given to the console it would colour the board too.
+        """
+        from rich.text import Text
+
+        self.console.print(Text(text, style=style), soft_wrap=not self.console.is_terminal)
 
     @contextmanager
     def board(self, rows: Callable[[], list[tuple[str, str]]]) -> Iterator[Callable[[], None]]:

@@ -55,7 +55,7 @@ def where_to_look(
 ) -> None:
     """Name the commands that show more."""
     socket = shlex.quote(str(places.socket))
-    commands = [f"ephemerd decisions --socket {socket}", f"ephemerd jobs --socket {socket}"]
+    commands = [f"ephemerd {name} --socket {socket}" for name in ("top", "decisions", "jobs")]
     if runner:
         commands.insert(0, f"ephemerd explain {runner} --socket {socket}")
     narrator.title("Where to look next")
