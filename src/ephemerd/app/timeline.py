@@ -132,7 +132,7 @@ def decision_mark(made: Decision) -> Mark:
 
 
 class Timeline:
-    """Follows a daemon from `begin` on."""
+    """Follows a daemon from `begin` on. `commits` counts the events that it saw committed."""
 
     def __init__(self, daemon: Daemon, most: int = MOST_LANES) -> None:
         self._daemon = daemon
@@ -141,6 +141,7 @@ class Timeline:
         self._fences: dict[str, Fence] = {}
         self._nominated: dict[str, int] = {}
         self._decided: dict[str, set[int]] = {}
+        self.commits = 0
         self._revision = 0
         self._read_back = False
 
@@ -160,6 +161,7 @@ class Timeline:
 
     def take(self, handled: Handled) -> None:
         """Follow one commit."""
+        self.commits += 1
         if isinstance(handled.item.event, Booted):
             for row in self._daemon.core.state.runners.values():
                 self._follow(row)

@@ -21,6 +21,7 @@ from ephemerd.web.dashboard.assets import asset_routes
 from ephemerd.web.dashboard.orders import OrderPages
 from ephemerd.web.dashboard.pages import Pages
 from ephemerd.web.dashboard.render import page, rendered
+from ephemerd.web.dashboard.shared import Endpoint, Shared
 from ephemerd.web.dashboard.sources import Figures, Sources, Viewer
 
 FEED = "/api/v1/events"
@@ -40,23 +41,27 @@ def dashboard_routes(sources: Sources) -> list[Route]:
     """Build the routes of all pages, orders and static files, for an app behind one of the doors of `access`."""
     pages = Pages(sources, viewer_of, FEED)
     orders = OrderPages(pages, sources, viewer_of)
+    shared = Shared(lambda: sources.timeline.commits, lambda request: viewer_of(request).operates)
     read, operate = require(Role.READ), require(Role.OPERATE)
+
+    def live(endpoint: Endpoint) -> Endpoint:
+        return read(shared.once(endpoint))
 
     async def pill(_: Request) -> Response:
         return page(rendered("_health.html", {"health": sources.queries.health()}))
 
     return [
         *asset_routes(),
-        Route("/", read(pages.now)),
+        Route("/", live(pages.now)),
         Route("/pill", read(pill)),
         Route("/timeline", read(pages.timeline)),
         Route("/timeline.json", read(pages.timeline_data)),
-        Route("/runners/{id}", read(pages.runner)),
-        Route("/jobs", read(pages.jobs)),
-        Route("/jobs/{id:path}", read(pages.job)),
-        Route("/decisions", read(pages.decisions)),
-        Route("/forge", read(pages.forge)),
-        Route("/history", read(pages.history)),
+        Route("/runners/{id}", live(pages.runner)),
+        Route("/jobs", live(pages.jobs)),
+        Route("/jobs/{id:path}", live(pages.job)),
+        Route("/decisions", live(pages.decisions)),
+        Route("/forge", live(pages.forge)),
+        Route("/history", live(pages.history)),
         Route("/find", read(pages.find)),
         Route("/orders/{verb}", operate(orders.ask), methods=["GET"]),
         Route("/orders/{verb}", operate(orders.give), methods=["POST"]),
