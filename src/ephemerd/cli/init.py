@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import secrets
 import sys
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ephemerd.cli import output
+from ephemerd.cli.asking import Asking
 from ephemerd.cli.failure import Exit, Failure, complain
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ SECRET_BYTES = 32
 LONGEST_TOKEN = 4096
 RUNTIMES = ("process", "docker")
 DISCOVERIES = ("webhook", "poll")
+WHOSE = "Whose jobs (OWNER/NAME of a repository, or an organization)?"
+SCOPE = re.compile(r"repo:[^/:\s]+/[^/:\s]+|(org|enterprise):[^/:\s]+")
 ARCHITECTURES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64", "armv7l": "arm"}
 
 
@@ -98,15 +102,20 @@ def init(
     from ephemerd.config.first import DEFAULT_URL, First
 
     path = _place(config, force=force)
-    asking = _Asking(not yes)
-    scope = _scope(scope or asking.text("Whose jobs (OWNER/NAME of the repository)?", option="--scope"))
-    discovery = discovery or asking.text("How to hear of jobs, webhook or poll?", default="webhook")
+    asking = Asking(not yes)
+    if asking.possible:
+        output.note(f"{path} will be written after the last question; Enter takes what is in brackets")
+    scope = _scope(scope or asking.text(WHOSE, option="--scope", check=_wrong_scope))
+    discovery = discovery or asking.choice("How to hear of jobs, webhook or poll?", DISCOVERIES)
     _one_of("--discovery", discovery, DISCOVERIES)
-    runtime = runtime or asking.text("Runtime, process or docker?", default="process")
+    runtime = runtime or asking.choice("Runtime, process or docker?", RUNTIMES)
     _one_of("--runtime", runtime, RUNTIMES)
     process = runtime == "process"
     if process and not user and not allow_root and os.geteuid() == 0:
-        user = asking.text("Which account do jobs run as (not root)?", option="--user")
+        question = "Which account do jobs run as (not root)?"
+        user = asking.text(question, option="--user", check=_wrong_account)
+    if app_id is None and token_file is None and private_key_file is None and not token_stdin:
+        app_id, private_key_file = _app(path, asking)
     token = _credential(app_id, private_key_file, token_file, path, asking, stdin=token_stdin)
     first = First(
         scope=scope,
@@ -139,26 +148,6 @@ class _Token:
         return f"_Token({str(self.path)!r})"
 
 
-class _Asking:
-    """Asks on a terminal; without one, or with --yes, takes the default or says which option is missing."""
-
-    def __init__(self, wanted: bool) -> None:
-        self.possible = wanted and sys.stdin.isatty()
-
-    def text(self, question: str, *, default: str = "", option: str = "") -> str:
-        if self.possible:
-            return str(typer.prompt(question, default=default or None, err=True)).strip()
-        if option:
-            what = f"{option} is not given, and there is nobody to ask"
-            raise Failure(Exit.USAGE, what, f"add {option}, or run it on a terminal without --yes")
-        return default
-
-    def hidden(self, question: str) -> str:
-        if not self.possible:
-            return ""
-        return str(typer.prompt(question, default="", hide_input=True, show_default=False, err=True)).strip()
-
-
 def _place(config: Path | None, *, force: bool) -> Path:
     """Return where to write; Failure 2 where a file is there that may not be replaced."""
     from ephemerd.config.paths import SYSTEM_CONFIG, config_candidates, is_root
@@ -170,6 +159,38 @@ def _place(config: Path | None, *, force: bool) -> Path:
             Exit.USAGE, f"{path} is there already", "add --force to replace it, or name another by --config"
         )
     return path
+
+
+def _wrong_scope(answer: str) -> str:
+    if SCOPE.fullmatch(_scope(answer)):
+        return ""
+    return "write OWNER/NAME for a repository, NAME for an organization, enterprise:NAME for an enterprise"
+
+
+def _wrong_account(name: str) -> str:
+    import pwd
+
+    try:
+        root = pwd.getpwnam(name).pw_uid == 0
+    except KeyError:
+        made = f"useradd --create-home {output.clean(name)}"
+        return f"there is no such account here; make it by '{made}', or name another"
+    return "that is root; a job could do anything to this machine" if root else ""
+
+
+def _app(config: Path, asking: Asking) -> tuple[int | None, Path | None]:
+    """Ask for a GitHub App; nothing where a token is there already, or is to be used."""
+    if config.with_name("token").exists():
+        return None, None
+    wrong = "it is a number, on the App's page"
+    number = asking.optional(
+        "GitHub App's ID (empty: a token)?", check=lambda answer: "" if answer.isdecimal() else wrong
+    )
+    if not number:
+        return None, None
+    return int(number), Path(
+        asking.text("File of its private key?", default=str(config.with_name("app.pem")))
+    )
 
 
 def _scope(scope: str) -> str:
@@ -195,7 +216,7 @@ def _credential(
     key_file: Path | None,
     token_file: Path | None,
     config: Path,
-    asking: _Asking,
+    asking: Asking,
     *,
     stdin: bool,
 ) -> _Token:
@@ -209,7 +230,7 @@ def _credential(
     return _Token((key_file or config.with_name("app.pem")).expanduser().absolute())
 
 
-def _token(named: Path | None, config: Path, asking: _Asking, *, stdin: bool) -> _Token:
+def _token(named: Path | None, config: Path, asking: Asking, *, stdin: bool) -> _Token:
     """Find the token; it comes from a file, standard input or a hidden answer, never from the command line."""
     path = (named or config.with_name("token")).expanduser().absolute()
     if path.exists():

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import pwd
 import stat
 import subprocess
 import sys
@@ -158,18 +159,14 @@ def test_root_has_to_name_the_jobs_account(config, capsys):
     assert 'user = "ci"' in config.read_text()
 
 
-def test_on_a_terminal_it_asks_and_does_not_show_the_token(config):
+Answers = list[tuple[bytes, bytes]]
+
+
+def asked(config: Path, answers: Answers, *more: str) -> bytes:
+    """Run it on a terminal, answer each question in turn, and return what the screen showed."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "ephemerd", "init", "--config", str(config), *ROOT]
-    answers = {
-        b"Whose jobs": b"acme/app",
-        b"How to hear": b"",
-        b"Runtime": b"",
-        b"Token": TOKEN.encode(),
-    }
-    with subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
-    ) as asked:
+    command = [sys.executable, "-m", "ephemerd", "init", "--config", str(config), *more]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as ran:
         os.close(theirs)
         shown, answered = bytearray(), 0
         while True:
@@ -180,19 +177,59 @@ def test_on_a_terminal_it_asks_and_does_not_show_the_token(config):
             if not piece:
                 break
             shown += piece
-            for question, answer in list(answers.items()):
-                # The blank after the colon is written once the terminal is ready for an answer.
-                if question in shown[answered:] and shown.endswith(b": "):
-                    answered = len(shown)
-                    os.write(ours, answer + b"\n")
-                    del answers[question]
-                    break
-        assert asked.wait(60) == 0, shown.decode()
+            # The blank after the colon is written once the terminal is ready for an answer.
+            if answers and answers[0][0] in shown[answered:] and shown.endswith(b": "):
+                answered = len(shown)
+                os.write(ours, answers.pop(0)[1] + b"\n")
+        assert ran.wait(60) == 0, shown.decode()
     os.close(ours)
-    assert answers == {}
+    assert answers == []
+    return bytes(shown)
+
+
+def test_on_a_terminal_it_asks_and_does_not_show_the_token(config):
+    answers = [
+        (b"Whose jobs", b"acme/app"),
+        (b"How to hear", b""),
+        (b"Runtime", b""),
+        (b"App's ID", b""),
+        (b"Token", TOKEN.encode()),
+    ]
+    shown = asked(config, answers, *ROOT)
     assert TOKEN.encode() not in shown
     assert config.with_name("token").read_text().strip() == TOKEN
     assert 'scope = "repo:acme/app"' in config.read_text()
+
+
+def test_an_answer_that_cannot_be_right_is_asked_for_again(config):
+    account = pwd.getpwuid(os.geteuid() or 65534).pw_name
+    as_root = [
+        (b"Which account", b"root"),
+        (b"Which account", b"no-such-account"),
+        (b"Which account", account.encode()),
+    ]
+    answers = [
+        (b"Whose jobs", b"non/sen/se"),
+        (b"Whose jobs", b"acme"),
+        (b"How to hear", b"shout"),
+        (b"How to hear", b"poll"),
+        (b"Runtime", b"proces"),
+        (b"Runtime", b"process"),
+        *(as_root if os.geteuid() == 0 else []),
+        (b"App's ID", b"mine"),
+        (b"App's ID", b"1234"),
+        (b"private key", b""),
+    ]
+    shown = asked(config, answers)
+    assert b"write OWNER/NAME" in shown
+    assert b"use one of webhook, poll" in shown
+    assert b"use one of process, docker" in shown
+    if as_root and os.geteuid() == 0:
+        assert b"that is root" in shown
+        assert b"useradd --create-home no-such-account" in shown
+    forge = tomllib.loads(config.read_text())["forge"]["github"]
+    assert (forge["scope"], forge["app_id"]) == ("org:acme", 1234)
+    assert forge["private_key_file"] == str(config.with_name("app.pem"))
 
 
 def test_polling_needs_no_secret_for_webhooks(config, capsys):
