@@ -85,4 +85,4 @@ class Narrator:
         table.add_column(style="dim" if self.live else "")
         for row in rows:
             table.add_row(*row)
-        self.console.print(table)
+        self.console.print(table, soft_wrap=not self.console.is_terminal)
