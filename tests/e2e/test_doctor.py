@@ -15,7 +15,9 @@ import pytest
 
 from ephemerd.adapters.forges.github import make_forge
 from ephemerd.adapters.forges.github.doctor import diagnose
+from ephemerd.bootstrap import look_at_forges
 from ephemerd.cli.main import run
+from ephemerd.config.effective import Effective, load_settings
 from ephemerd.domain.ids import Scope
 from ephemerd.ports.views import FindingView
 from ephemerd.testing.forge_sim.main import ForgeSim, Options, running
@@ -267,3 +269,50 @@ def test_a_configuration_that_cannot_be_used(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "problem: " in out
     assert "ok: configuration" not in out
+
+
+def configured(folder: Path, sim: ForgeSim, more: str = "") -> Effective:
+    (folder / "token").write_text(sim.token)
+    (folder / "token").chmod(0o600)
+    text = f"""
+[forge.github]
+url = "{sim.url}"
+scope = "repo:acme/app"
+token_file = "token"
+discovery = "poll"
+[pools.linux]
+labels = ["linux"]
+runtime = "process"
+[runner]
+application = "download"
+work_dir = "state/runners"
+{more}
+"""
+    (folder / "ephemerd.toml").write_text(text)
+    return load_settings(folder / "ephemerd.toml", {"HOME": str(folder)})
+
+
+@pytest.mark.parametrize(
+    ("knobs", "more", "level", "words"),
+    [
+        ({}, "", "ok", "the forge expects version 2.336.0; at hand: none"),
+        ({"systems": ["win"]}, "", "problem", "the forge offers none for"),
+        ({"checksum": "none"}, "", "problem", "states no checksum for"),
+        ({"checksum": "none"}, "download = { unverified = true }", "ok", "expects version 2.336.0"),
+    ],
+)
+async def test_the_runner_application_that_the_forge_expects(tmp_path, knobs, more, level, words):
+    async with running(Options()) as sim:
+        sim.world.applications.change(knobs)
+        found = await look_at_forges(configured(tmp_path, sim, more))
+    (one,) = [one for one in found if one.where == "runner.application for repo:acme/app"]
+    assert (one.level, words in one.what) == (level, True), one
+    assert bool(one.todo) == (level == "problem")
+
+
+async def test_a_list_of_applications_that_is_not_to_be_had(tmp_path):
+    async with running(Options()) as sim:
+        effective = configured(tmp_path, sim)
+    found = await look_at_forges(effective)
+    (one,) = [one for one in found if one.where == "runner.application for repo:acme/app"]
+    assert (one.level, one.code) == ("problem", 5)

@@ -102,6 +102,45 @@ async def test_a_reload_leaves_runners_in_the_folder_that_the_daemon_began_with(
     await parts.daemon.close()
 
 
+async def test_runners_are_made_from_the_version_that_is_downloaded(folder):
+    """The folder is that of the moment: before the first version, after it, after the next one, and by hand again."""
+    changes = ('application = "application"', 'application = "download"')
+    parts = build(load(folder, changes))
+    runtime = parts.daemon.ports.runtimes["big"]
+    assert isinstance(runtime, ProcessRuntime)
+
+    def used() -> Path:
+        return runtime._registry.options("big").application
+
+    where = folder / "state" / "applications"
+    assert used() == where / "none"
+    assert dict(parts.daemon.held()).keys() == {"linux", "big"}
+    version = where / "2.336.0-key"
+    version.mkdir(parents=True)
+    (version / ".ephemerd.json").write_text('{"version": "2.336.0", "at": 1, "verified": true}')
+    (where / ".uses.json").write_text(
+        '{"version": 1, "uses": {"github/repo:acme/app": [["2.336.0-key", 1]]}}'
+    )
+    await parts.applications.open()
+    assert used() == version
+    assert parts.daemon.held() == ()
+    wanted = load(folder)
+    parts.placing.prepared(wanted, wanted.to_setup())()
+    assert used() == folder / "application"
+    await parts.daemon.close()
+
+
+@pytest.mark.parametrize("application", ["application", "download"])
+async def test_which_applications_are_at_hand_is_said(folder, application):
+    effective = load(folder, ('application = "application"', f'application = "{application}"'))
+    version = folder / "state" / "applications" / "2.336.0-key"
+    version.mkdir(parents=True)
+    assert await bootstrap.applications_at_hand(effective) == ""
+    (version / ".ephemerd.json").write_text('{"version": "2.336.0", "at": 1, "verified": true}')
+    said = await bootstrap.applications_at_hand(effective)
+    assert said.startswith("2.336.0 (") if application == "download" else not said
+
+
 async def test_what_is_known_beforehand_is_in_the_metrics_of_the_first_scrape(folder):
     parts = build(load(folder))
     await parts.daemon.open()

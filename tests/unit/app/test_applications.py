@@ -12,6 +12,7 @@ import pytest
 
 from ephemerd.app.application_source import FETCHING
 from ephemerd.app.applications import WHO, Applications
+from ephemerd.app.queries import Queries
 from ephemerd.core.events import ApplicationTold
 from ephemerd.domain.exits import REFUSED_VERSION
 from ephemerd.domain.ids import Scope
@@ -533,3 +534,16 @@ async def test_closing_lets_go_of_the_folder(site):
     site.applications.begin()
     await site.applications.close()
     assert site.shelf.closed == 1
+
+
+async def test_status_health_and_hosts_show_it(site):
+    queries = Queries(site.daemon, "1.2.3", site.applications)
+    assert queries.status().applications == site.applications.views()
+    assert queries.hosts()[0].applications == ()
+    await site.round()
+    assert queries.hosts()[0].applications == ("2.336.0",)
+    site.catalogue.listed = RetryLater("no answer")
+    await site.round()
+    await site.later(2 * DAY)
+    assert [reason for reason in queries.health().reasons if "could not be renewed" in reason]
+    assert Queries(site.daemon, "1.2.3").status().applications == ()

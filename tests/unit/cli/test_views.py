@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from typing import Any
+
 import pytest
 
 from ephemerd.cli import output
@@ -11,7 +13,7 @@ from ephemerd.cli.output import Table, clock, plain, span
 from ephemerd.cli.views import JOB_STATUSES, STATES
 from ephemerd.domain.job import JobStatus
 from ephemerd.domain.runner import RunnerState
-from ephemerd.ports.views import HealthView, RateView, RecoveryView, StorageView
+from ephemerd.ports.views import ApplicationView, HealthView, RateView, RecoveryView, StorageView
 from tests.unit.cli import views
 
 
@@ -98,6 +100,49 @@ def test_a_cordoned_pool_without_runners(cli, daemon):
     line = cli("pools").out.splitlines()[1]
     assert line.endswith("(cordoned)")
     assert "  -  " in line
+
+
+def application(**more: Any) -> ApplicationView:
+    fields: dict[str, Any] = {
+        "scope": "github/org:acme",
+        "pools": ("linux",),
+        "version": "2.336.0",
+        "folder": "/versions/2.336.0",
+        "verified": True,
+        "age_s": 3 * 86_400.0,
+        "listed": "2.336.0",
+        "checked": views.NOW - 60_000,
+    }
+    return ApplicationView(**{**fields, **more})
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, "github/org:acme: 2.336.0, 3d old; the forge was asked 1m ago"),
+        ({"verified": False}, "2.336.0, 3d old, unverified;"),
+        ({"refused_from": views.NOW}, "old, refused from "),
+        ({"problem": "no answer"}, "2.336.0, 3d old; not renewed: no answer"),
+        (
+            {"version": "", "age_s": None, "verified": None, "fetched": 1024**2, "fetching": 5 * 1024**2},
+            "none yet; fetching 2.336.0: 1 MiB of 5 MiB",
+        ),
+        ({"listed": "2.337.0", "fetched": 1024**2, "fetching": 0}, "3d old; fetching 2.337.0: 1 MiB\n"),
+        ({"version": "", "age_s": None, "verified": None, "checked": None}, "github/org:acme: none yet\n"),
+    ],
+)
+def test_status_shows_the_runner_application(cli, daemon, more, said):
+    daemon.on("GET", "status", (200, views.status(applications=(application(**more),))))
+    out = cli("status").out
+    assert said in out.replace("\n              ", " ")
+
+
+def test_hosts_show_the_runner_application_where_it_is_downloaded(cli, daemon):
+    daemon.lists("hosts", [views.host(applications=("2.336.0", "2.337.0")), views.host(name="far")])
+    lines = cli("hosts").out.splitlines()
+    assert lines[0].split()[-1] == "RUNNER"
+    assert lines[1].endswith("2.336.0, 2.337.0")
+    assert lines[2].split()[-1] == "-"
 
 
 def test_hosts(cli, daemon):
