@@ -270,6 +270,16 @@ async def read_body(request: Request, shape: Any) -> Any:
         raise HTTPException(400, f"the body is not what this takes: {error}") from None
 
 
+def whole_number(least: int, most: int) -> dict[str, Any]:
+    """Return the JSON schema of a whole number in a body, for which JSON may write 5.0 too (see `whole`)."""
+    return {"type": "integer", "minimum": least, "maximum": most}
+
+
+def whole(value: float) -> int | None:
+    """Return a number of a body as a whole one, None where it is none."""
+    return int(value) if isinstance(value, int) or value.is_integer() else None
+
+
 def unknown(what: str, name: str, near: Sequence[str] = ()) -> Response:
     """Answer that there is no such thing, with what was perhaps meant."""
     return problem(404, f"there is no {what} {name[:200]!r}", near=near)

@@ -16,7 +16,15 @@ from ephemerd.ports.access import Role
 from ephemerd.ports.views import OrderView, ReloadView
 from ephemerd.web.access import Access
 from ephemerd.web.answers import json_answer, problem
-from ephemerd.web.operations import MOST_NUMBER, PREFIX, Answering, Given, Operation
+from ephemerd.web.operations import (
+    MOST_NUMBER,
+    PREFIX,
+    Answering,
+    Given,
+    Operation,
+    whole,
+    whole_number,
+)
 from ephemerd.web.views import RUNNER
 
 TEXT = 500
@@ -63,7 +71,7 @@ class ReloadBody(msgspec.Struct, forbid_unknown_fields=True):
 class ClearBody(msgspec.Struct, forbid_unknown_fields=True):
     """Body of clearing the quarantine: `upto` is the number of the last event to forget."""
 
-    upto: Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": MOST_NUMBER})]
+    upto: Annotated[int | float, Meta(extra_json_schema=whole_number(1, MOST_NUMBER))]
 
 
 class Orders:
@@ -89,8 +97,8 @@ class Orders:
         return await _answer(self._operator.sweep())
 
     async def clear_quarantine(self, given: Given) -> Response:
-        upto = given.body.upto
-        if not 0 < upto <= MOST_NUMBER:
+        upto = whole(given.body.upto)
+        if upto is None or not 0 < upto <= MOST_NUMBER:
             raise HTTPException(400, "upto must be the number of an event in quarantine")
         return await _answer(self._operator.clear_quarantine(upto))
 

@@ -12,12 +12,12 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from ephemerd.app.tokens import LONGEST, NAME, NoSuchToken, Refused
+from ephemerd.app.tokens import LONGEST, NAME, NAME_FORM, NoSuchToken, Refused
 from ephemerd.ports.access import Role
 from ephemerd.ports.views import LoginView, NewTokenView, Page, TokenView
 from ephemerd.web.access import Keys
 from ephemerd.web.answers import json_answer, problem
-from ephemerd.web.operations import PREFIX, Given, Operation, Param, unknown
+from ephemerd.web.operations import PREFIX, Given, Operation, Param, unknown, whole
 from ephemerd.web.orders import named
 
 TOKENS = f"{PREFIX}/tokens"
@@ -31,7 +31,10 @@ class TokenBody(msgspec.Struct, forbid_unknown_fields=True):
 
     name: Annotated[str, Meta(extra_json_schema={"pattern": f"^{NAME.pattern}$"})]
     role: Annotated[str, Meta(extra_json_schema={"enum": ROLES})]
-    seconds: Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": LONGEST})] | None = None
+    seconds: Annotated[
+        int | float | None,
+        Meta(extra_json_schema={"type": ["integer", "null"], "minimum": 1, "maximum": LONGEST}),
+    ] = None
 
 
 class LoginBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -102,16 +105,15 @@ class Desk:
         body: TokenBody = given.body
         if body.role not in ROLES:
             return problem(400, f"role must be one of {', '.join(ROLES)}, got {body.role[:40]!r}")
-        if NAME.fullmatch(body.name) is None or (
-            body.seconds is not None and not 0 < body.seconds <= LONGEST
-        ):
-            status = 400
-        else:
-            status = 409
+        seconds = None if body.seconds is None else whole(body.seconds)
+        if NAME.fullmatch(body.name) is None:
+            return problem(400, NAME_FORM)
+        if body.seconds is not None and (seconds is None or not 0 < seconds <= LONGEST):
+            return problem(400, f"seconds must be a whole number from 1 to {LONGEST}, or null")
         try:
-            made = self._keys.tokens.create(body.name, Role(body.role), body.seconds)
+            made = self._keys.tokens.create(body.name, Role(body.role), seconds)
         except Refused as error:
-            return problem(status, str(error))
+            return problem(409, str(error))
         view = made.view
         answer = json_answer(NewTokenView(made.token, view.name, view.role, view.expires), 201)
         answer.headers["cache-control"] = "no-store"

@@ -51,12 +51,16 @@ def _now(views: Views) -> list[Operation]:
             views.pools,
             {200: Page[PoolView]},
             params=(AFTER_NAME, LIMIT),
+            problems=(409,),
+            text="409: the list has no such cursor any more; begin again.",
         ),
         Operation(
             *("hosts", "GET", f"{PREFIX}/hosts", "Hosts and their slots, in the order of the configuration."),
             views.hosts,
             {200: Page[HostView]},
             params=(AFTER_NAME, LIMIT),
+            problems=(409,),
+            text="409: the list has no such cursor any more; begin again.",
         ),
     ]
 
@@ -184,14 +188,14 @@ class Views:
         try:
             page = self._queries.pool_page(after=given.text("after"), limit=given.number("limit"))
         except BadCursor as error:
-            return problem(400, str(error))
+            return problem(409, str(error))
         return json_answer(page)
 
     async def hosts(self, given: Given) -> Response:
         try:
             page = self._queries.host_page(after=given.text("after"), limit=given.number("limit"))
         except BadCursor as error:
-            return problem(400, str(error))
+            return problem(409, str(error))
         return json_answer(page)
 
     async def runners(self, given: Given) -> Response:

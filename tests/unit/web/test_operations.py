@@ -194,6 +194,8 @@ async def test_a_token_is_made_shown_once_used_and_revoked(office):
         {"name": "a", "role": "read", "seconds": 0},
         {"name": "a", "role": "read", "seconds": 10**15},
         {"name": "a", "role": "read", "second": 5},
+        {"name": "a", "role": "read", "seconds": 1.5},
+        {"name": "a", "role": "read", "seconds": "60"},
         {"name": 1, "role": "read"},
     ],
 )
@@ -296,13 +298,24 @@ async def test_an_unknown_parameter_is_refused_with_the_nearest(office):
         ("runners", {"limit": "1001"}, "from 1 to 1000"),
         ("runners", {"after": str(2**63)}, "a whole number"),
         ("events", {"kind": "JobReported,Nothing"}, "with commas between"),
-        ("pools", {"after": "gone"}, "begin without one"),
-        ("hosts", {"after": "gone"}, "begin without one"),
     ],
 )
 async def test_values_must_be_what_they_can_be(office, path, query, says):
     answer = await office.socket.get(f"{FOLDER}/{path}", params=query)
     assert (answer.status_code, says in answer.json()["detail"]) == (400, True), answer.text
+
+
+async def test_a_cursor_that_a_list_has_not_any_more_is_409(office):
+    for path, name in (("pools", "linux"), ("hosts", "local")):
+        answer = await office.socket.get(f"{FOLDER}/{path}", params={"after": "gone"})
+        assert (answer.status_code, "begin without one" in answer.json()["detail"]) == (409, True)
+        assert (await office.socket.get(f"{FOLDER}/{path}", params={"after": name})).json()["items"] == []
+
+
+@pytest.mark.parametrize("seconds", [60, 60.0, None])
+async def test_whole_numbers_are_taken_as_json_writes_them(office, seconds):
+    body = {"name": "a", "role": "read", "seconds": seconds}
+    assert (await office.socket.post(f"{FOLDER}/tokens", json=body)).status_code == 201
 
 
 async def test_head_and_options(office):
