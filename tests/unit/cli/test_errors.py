@@ -63,7 +63,7 @@ def test_each_failure_in_the_source_says_what_to_do(file):
         (404, {"detail": "there is no runner 'x'", "near": ["y"]}, Exit.USAGE),
         (404, {"detail": "there is no runner 'x'"}, Exit.USAGE),
         (409, {"detail": "not now"}, Exit.REFUSED),
-        (429, {"detail": "too many"}, Exit.USAGE),
+        (429, {"detail": "too many"}, Exit.CREDENTIALS),
         (500, {"detail": "something went wrong"}, Exit.UNEXPECTED),
         (500, b"<html>", Exit.UNREACHABLE),
         (502, {}, Exit.UNEXPECTED),
