@@ -56,7 +56,10 @@ def _engine(about: About, options: Mapping[str, DockerOptions]) -> Iterator[Foun
     narrow = [
         name for name, pool in options.items() if pool.network in ("isolated", "bridge") and not pool.subnets
     ]
-    if narrow and len(options) and sum(options[name].most for name in narrow) > FEW_NETWORKS:
+    wanted = sum(
+        options[name].most + min(options[name].ready_networks, options[name].most) for name in narrow
+    )
+    if wanted > FEW_NETWORKS:
         yield Found(
             "warning",
             "",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
 
 from ephemerd.adapters.kit.evidence import Evidence
 from ephemerd.adapters.runtimes.docker import local
@@ -30,14 +30,17 @@ class Environment:
         self.far = False
 
 
-def look_near(environment: Environment, now: int) -> tuple[Look, Sequence[tuple[Sign, str]]] | None:
+def look_near(environment: Environment, now: int, told: deque[tuple[Sign, str]]) -> Look | None:
     """Look at the processes, then at the files, of a container of this machine, without the engine; return what was
-    seen and what is new in the files. None where that is not to be had. Blocks for a moment."""
-    container = environment.reference.container
+    seen, and add the new signs to `told`. None where that is not to be had. Blocks for a moment."""
+    container, evidence = environment.reference.container, environment.evidence
     seen = local.look(environment.pid, container)
     if seen is None or not environment.mirror.sync_local(environment.pid, container):
         return None
-    return seen, environment.evidence.refresh(now)
+    for pid in seen.workers:
+        told.extend(evidence.saw_worker((container, pid)))
+    told.extend(evidence.refresh(now))
+    return seen
 
 
 def report(environment: Environment, seen: Look) -> ProbeReport:

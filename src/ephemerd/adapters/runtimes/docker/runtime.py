@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
-from ephemerd.adapters.kit import logs
+from ephemerd.adapters.kit import logs, permits
 from ephemerd.adapters.kit.retention import tidy
+from ephemerd.adapters.kit.turns import Turns, told_anyway
 from ephemerd.adapters.runtimes.docker import launch, local, specification
 from ephemerd.adapters.runtimes.docker.collecting import Removal
 from ephemerd.adapters.runtimes.docker.doctor import Found, diagnose
@@ -38,6 +40,7 @@ from ephemerd.ports.runtime import LogFile, RuntimeSink, StartOrder
 
 log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
 GUARD_EVERY = 60.0
 EXIT_TOLD = 15.0  # how long a destroy waits for the exit to be told before the container goes
 
@@ -70,7 +73,7 @@ class DockerRuntime:
         self._sink: RuntimeSink | None = None
         self._known: dict[str, Environment] = {}
         self._followers: dict[str, asyncio.Task[None]] = {}
-        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._turns = Turns()
         self._starting: set[str] = set()
         self._preparing: set[asyncio.Task[None]] = set()
         self._guard: asyncio.Task[None] | None = None
@@ -97,7 +100,7 @@ class DockerRuntime:
 
     async def start(self, order: StartOrder) -> str:
         options = self._configured(order.pool)
-        async with self._locked(order.runner):
+        async with self._turns.of(order.runner):
             self._starting.add(order.runner)
             try:
                 about, container, images = await launch.together(
@@ -145,8 +148,9 @@ class DockerRuntime:
 
     async def destroy(self, environment: str, permit: Permit) -> None:
         found = await self._resolve(environment)
-        async with self._locked(found.reference.runner):
-            self._check(found, environment, permit)
+        async with self._turns.of(found.reference.runner):
+            runner = found.reference.runner
+            permits.check(permit, environment, runner, now=self._now(), epoch=self._epoch())
             ending = Ending(self.engine, self.stock, found, partial(self._look, found))
             if permit.polite:
                 await ending.ask_to_stop()
@@ -272,14 +276,6 @@ class DockerRuntime:
                 )
         return self._hold(reference)
 
-    def _check(self, found: Environment, environment: str, permit: Permit) -> None:
-        if permit.environment != environment or permit.runner != found.reference.runner:
-            raise Refused("the permit names another environment")
-        if permit.epoch != self._epoch():
-            raise Refused("the permit belongs to another process life")
-        if self._now() > permit.expires:
-            raise Refused("the permit has expired")
-
     def _follow(self, environment: Environment) -> None:
         runner = environment.reference.runner
 
@@ -316,17 +312,23 @@ class DockerRuntime:
     async def _ask(self, environment: Environment) -> Look:
         """Look at the processes, then at the files: directly where both are this machine's and the first process is
         known, which shows a job also while the engine is away."""
-        near = None
         if self.engine.on_this_machine and environment.pid and not environment.far:
-            near = await asyncio.to_thread(look_near, environment, self._now())
-        seen = near[0] if near is not None else await self._look(environment)
+            told: deque[tuple[Sign, str]] = deque()
+            near = await self._telling(environment, told, partial(look_near, environment, self._now(), told))
+            if near is not None:
+                return near
+        seen = await self._look(environment)
         for pid in seen.workers:
             self._tell(environment, environment.evidence.saw_worker((environment.reference.container, pid)))
-        if near is not None:
-            self._tell(environment, near[1])
-        else:
-            await self._read(environment)
+        await self._read(environment)
         return seen
+
+    def _telling(
+        self, environment: Environment, told: deque[tuple[Sign, str]], work: Callable[[], T]
+    ) -> asyncio.Future[T]:
+        """Do work in a thread that finds signs; they are told even when nobody waits for the work any more."""
+        thread = asyncio.ensure_future(asyncio.to_thread(work))
+        return told_anyway(thread, lambda: self._tell(environment, tuple(told)))
 
     async def _look(self, environment: Environment) -> Look:
         """Look at the processes: directly where they are this machine's, by the engine otherwise."""
@@ -360,8 +362,9 @@ class DockerRuntime:
             with contextlib.suppress(Gone):
                 archive = await self.engine.read(container, mirror.perf_path)
             await asyncio.to_thread(mirror.sync_archive, archive)
-        told = await asyncio.to_thread(environment.evidence.refresh, self._now())
-        self._tell(environment, told)
+        told: deque[tuple[Sign, str]] = deque()
+        now = self._now()
+        await self._telling(environment, told, lambda: told.extend(environment.evidence.refresh(now)))
 
     async def _exit_told(self, environment: Environment) -> None:
         """Wait until the follower has told the exit, before what it tells it from is removed."""
@@ -405,20 +408,6 @@ class DockerRuntime:
                 await self.firewall.ready(store)
             except PortError as error:
                 log.error("runners are not isolated at the moment", error=error.detail)
-
-    @contextlib.asynccontextmanager
-    async def _locked(self, runner: str) -> AsyncIterator[None]:
-        """One start or destroy of a runner at a time; the lock goes with the last who wants it."""
-        lock, wanted = self._locks.get(runner, (asyncio.Lock(), 0))
-        self._locks[runner] = (lock, wanted + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, wanted = self._locks[runner]
-            self._locks[runner] = (lock, wanted - 1)
-            if wanted == 1:
-                del self._locks[runner]
 
 
 def exceptions_of(options: Mapping[str, DockerOptions]) -> Exceptions:

@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
 import structlog
 
-from ephemerd.adapters.kit import logs
+from ephemerd.adapters.kit import logs, permits
+from ephemerd.adapters.kit.turns import Turns, told_anyway
 from ephemerd.adapters.runtimes.process import cgroup, ending, keep, launch, removal
 from ephemerd.adapters.runtimes.process.environment import Environment, report
 from ephemerd.adapters.runtimes.process.follow import Follower
@@ -67,7 +68,7 @@ class ProcessRuntime:
         self._sink: RuntimeSink | None = None
         self._followers: dict[str, asyncio.Task[None]] = {}
         self._rounds = Rounds()
-        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._turns = Turns()
         self._starting: set[str] = set()
         self._trash: set[Path] = set()
         self._quick = ThreadPoolExecutor(LOOK_THREADS, "ephemerd-look")
@@ -89,7 +90,7 @@ class ProcessRuntime:
             found = launch.already(self._machine, place, order)
             return found if found is not None else launch.start(self._machine, place, options, order)
 
-        async with self._locked(order.runner):
+        async with self._turns.of(order.runner):
             self._starting.add(order.runner)
             try:
                 reference = await self._in(self._slow, begin)
@@ -120,8 +121,9 @@ class ProcessRuntime:
 
     async def destroy(self, environment: str, permit: Permit) -> None:
         found = self._registry.resolve(environment)
-        async with self._locked(found.reference.runner):
-            self._check(found, environment, permit)
+        async with self._turns.of(found.reference.runner):
+            runner = found.reference.runner
+            permits.check(permit, environment, runner, now=self._now(), epoch=self._epoch())
             if permit.polite:
                 ending.ask_to_stop(found, self._machine)
                 return
@@ -184,14 +186,6 @@ class ProcessRuntime:
         if found.reference.runner != runner:
             raise Refused(f"the environment belongs to {found.reference.runner}, not to {runner}")
         return found
-
-    def _check(self, found: Environment, environment: str, permit: Permit) -> None:
-        if permit.environment != environment or permit.runner != found.reference.runner:
-            raise Refused("the permit names another environment")
-        if permit.epoch != self._epoch():
-            raise Refused("the permit belongs to another process life")
-        if self._now() > permit.expires:
-            raise Refused("the permit has expired")
 
     async def _may_end(self, found: Environment, permit: Permit, limit: float) -> None:
         """A permit that says "ended" holds only for what has ended, by a list that is whole within `limit` seconds."""
@@ -271,16 +265,7 @@ class ProcessRuntime:
         work: Callable[[], T],
     ) -> asyncio.Future[T]:
         """Do work that finds signs; they are told even when nobody waits for the work any more."""
-        future = self._in(pool, work)
-
-        def answered(done: asyncio.Future[T]) -> None:
-            # Taken here as well: a failure that nobody waits for is no warning of the loop.
-            if not done.cancelled():
-                done.exception()
-            self._tell(environment, tuple(told))
-
-        future.add_done_callback(answered)
-        return asyncio.shield(future)
+        return told_anyway(self._in(pool, work), lambda: self._tell(environment, tuple(told)))
 
     async def _sweep_groups(self, store: str, present: Collection[str]) -> None:
         """Remove the empty groups of runners that are no more: a daemon died before it could, or something was
@@ -337,20 +322,6 @@ class ProcessRuntime:
                 self._trash.discard(folder)
 
         return self._in(self._slow, remove)
-
-    @contextlib.asynccontextmanager
-    async def _locked(self, runner: str) -> AsyncIterator[None]:
-        """One start or destroy of a runner at a time; the lock goes with the last who wants it."""
-        lock, wanted = self._locks.get(runner, (asyncio.Lock(), 0))
-        self._locks[runner] = (lock, wanted + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, wanted = self._locks[runner]
-            self._locks[runner] = (lock, wanted - 1)
-            if wanted == 1:
-                del self._locks[runner]
 
     def _in(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> asyncio.Future[T]:
         """Run blocking work in a thread; what the system refuses becomes a `Broken`."""
