@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from ephemerd.testing.forge_sim.limits import AT_ONCE
-from ephemerd.testing.forge_sim.manners import early_calls, lost_to_start_ms, torn_down_in_outages
+from ephemerd.testing.forge_sim.manners import (
+    early_calls,
+    lost_to_start_ms,
+    told_to_start_ms,
+    torn_down_in_outages,
+)
 from tests.unit.forge_sim.conftest import REPO, client, seen
 
 Record = dict[str, Any]
@@ -86,6 +91,10 @@ def test_the_wait_of_jobs_whose_delivery_never_came():
         (9999, "worker_started", {"job": 1, "runner": "again"}),
     )
     assert lost_to_start_ms(told) == [99.0, 198.0]
+    assert told_to_start_ms(told) == [288.0]
+    early = (0.5, "worker_started", {"job": 3, "runner": "r"})
+    late = (12, "delivery_sent", {"job": 3, "action": "queued", "status": 202})
+    assert told_to_start_ms(records(early, late)) == [0.0]
 
 
 @pytest.mark.parametrize(("kind", "least"), [("429", 8), ("403-rate-limit", 8), ("503", None)])

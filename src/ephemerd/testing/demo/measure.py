@@ -8,7 +8,12 @@ from typing import Any
 
 from ephemerd.domain.pool import Policy
 from ephemerd.testing.demo.options import DemoOptions, DemoReport, broken_promises
-from ephemerd.testing.forge_sim.manners import early_calls, lost_to_start_ms, torn_down_in_outages
+from ephemerd.testing.forge_sim.manners import (
+    early_calls,
+    lost_to_start_ms,
+    told_to_start_ms,
+    torn_down_in_outages,
+)
 from ephemerd.testing.forge_sim.outcomes import broken_jobs, held_at, holdings, outcomes, quantile, wall_to_ms
 from ephemerd.testing.forge_sim.truth import Record
 from ephemerd.testing.weather import scale_seconds
@@ -70,11 +75,8 @@ def make_report(
         early_calls=len(early_calls(truth)),
         torn_down_in_outage=len(torn_down_in_outages(truth)),
         lost_queued=len(lost),
-        lost_to_start_ms={
-            "p50": quantile(lost, 0.50),
-            "p95": quantile(lost, 0.95),
-            "max": lost[-1] if lost else None,
-        },
+        lost_to_start_ms=_spread(lost),
+        told_to_start_ms=_spread(told_to_start_ms(truth)),
         reconcile_ms=scale_seconds(Policy().reconcile_every / 1000, options.time_scale) * 1000,
         recovered=recovered,
         leaks=left,
@@ -129,6 +131,12 @@ def _dispatch_ms(truth: Iterable[Record], runners: Iterable[Json]) -> dict[str, 
         if runner["started"] is not None and runner["id"] in answered
     )
     return {"p50": _rounded(quantile(spans, 0.5)), "p95": _rounded(quantile(spans, 0.95))}
+
+
+def _spread(ordered: Sequence[float]) -> dict[str, float | None]:
+    longest = ordered[-1] if ordered else None
+    figures = {"p50": quantile(ordered, 0.50), "p95": quantile(ordered, 0.95), "max": longest}
+    return {name: _rounded(value) for name, value in figures.items()}
 
 
 def _rounded(value: float | None) -> float | None:

@@ -7,7 +7,7 @@ the forge answered nobody, and how soon jobs began whose `queued` delivery was l
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ephemerd.testing.forge_sim.outcomes import BREAKS_A_JOB, BREAKS_A_RUNNER
 from ephemerd.testing.forge_sim.truth import Record
@@ -80,20 +80,41 @@ def torn_down_in_outages(records: Iterable[Record]) -> list[str]:
 def lost_to_start_ms(records: Sequence[Record]) -> list[float]:
     """How long each job took from being queued to its worker's start whose `queued` delivery never arrived, in order
     of length; jobs that were cancelled, taken by somebody else or never started are not among them."""
-    arrived: set[int] = set()
-    lost: set[int] = set()
-    queued: dict[int, float] = {}
-    started: dict[int, float] = {}
+    news = _news(records)
+    return sorted(
+        news.started[job] - news.queued[job]
+        for job in news.lost
+        if job in news.started and job in news.queued and job not in news.arrived
+    )
+
+
+def told_to_start_ms(records: Sequence[Record]) -> list[float]:
+    """How long each job took from the arrival of its `queued` delivery to its worker's start, in order of length: what
+    a start takes in this run, on this machine. 0 where the job was known of before the delivery came."""
+    news = _news(records)
+    return sorted(max(0.0, news.started[job] - at) for job, at in news.arrived.items() if job in news.started)
+
+
+@dataclass(slots=True)
+class _News:
+    """When jobs were queued, told of and started, ms; and of which jobs a `queued` delivery was lost."""
+
+    queued: dict[int, float] = field(default_factory=dict)
+    arrived: dict[int, float] = field(default_factory=dict)
+    started: dict[int, float] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
+
+
+def _news(records: Iterable[Record]) -> _News:
+    news = _News()
     for record in records:
         kind = record["kind"]
         if kind == "job_queued":
-            queued[record["job"]] = record["ms"]
+            news.queued[record["job"]] = record["ms"]
         elif kind == "worker_started":
-            started.setdefault(record["job"], record["ms"])
+            news.started.setdefault(record["job"], record["ms"])
         elif kind == "delivery_lost" and record["action"] == "queued":
-            lost.add(record["job"])
+            news.lost.add(record["job"])
         elif kind == "delivery_sent" and record["action"] == "queued" and 200 <= record["status"] < 300:
-            arrived.add(record["job"])
-    return sorted(
-        started[job] - queued[job] for job in lost if job in started and job in queued and job not in arrived
-    )
+            news.arrived.setdefault(record["job"], record["ms"])
+    return news
