@@ -7,6 +7,7 @@ import asyncio
 import dataclasses
 import itertools
 
+from ephemerd.app import trail
 from ephemerd.app.catchup import BARRED_FOR, SOON, CatchUp
 from ephemerd.app.queries import Queries
 from ephemerd.app.trail import HORIZON, MOST_PAGES, MOST_READS
@@ -385,6 +386,43 @@ async def test_a_limit_and_a_spent_budget_are_waited_for():
         await asyncio.sleep(1799)
         waited = times(house.log)
         assert all(b - a >= 60 for a, b in itertools.pairwise(waited))
+
+
+@virtual
+async def test_a_budget_that_runs_out_in_the_middle_is_no_failure_of_a_delivery():
+    house = Hooked()
+    for number in (1, 2):
+        house.log.fail(number, C)
+    house.log.fail(3, Q, ago=3600)
+    house.log.wrong["read:2"] = NotSent("kept for registrations", after_ms=200_000)
+    house.forge.answers["job"] = Limited("a limit", after_ms=100_000)
+    async with house:
+        await asyncio.sleep(99)
+        assert (house.log.reads(), house.told()) == ([3], [])
+        house.forge.answers["job"] = report(3)
+        await asyncio.sleep(3)
+        assert house.log.reads() == [3, 3, 2]
+        for _ in range(3):
+            await asyncio.sleep(200)
+        del house.log.wrong["read:2"]
+        await asyncio.sleep(200)
+        assert house.knows("1-completed", "2-completed", "3-queued")
+        assert house.recovered("unreadable") == 0
+
+
+@virtual
+async def test_a_stranger_without_a_number_is_known_by_the_delivery_and_memory_is_bounded(monkeypatch):
+    monkeypatch.setattr(trail, "REMEMBERED", 2)
+    house = Hooked()
+    other = dataclasses.replace(report(7), key=JobKey("github", "other/tool", 7))
+    for number in (1, 2, 3):
+        house.log.fail(number, delivery=f"far {number}", told=other, repository=None)
+    async with house:
+        await asyncio.sleep(1)
+        assert house.log.reads() == [3, 2, 1]
+        await asyncio.sleep(EVERY)
+        assert house.log.reads()[3:] == [3], "the oldest was forgotten"
+        assert house.recovered("foreign") == 4
 
 
 @virtual
