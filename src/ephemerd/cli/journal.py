@@ -39,7 +39,11 @@ def _group() -> None:
     """The daemon's journal: every event, and the hash of what it ordered."""
 
 
-@app.command("export", epilog="Example: ephemerd journal export --out journal.jsonl")
+@app.command(
+    "export",
+    short_help="Write a segment, for replay.",
+    epilog="Example: ephemerd journal export --out journal.jsonl",
+)
 def export(
     context: typer.Context,
     out: Annotated[

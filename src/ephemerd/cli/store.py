@@ -72,7 +72,11 @@ def _told() -> Iterator[None]:
         raise Failure(error.code, str(error), error.todo) from None
 
 
-@app.command("check", epilog="Example: ephemerd store check --json")
+@app.command(
+    "check",
+    short_help="Check whether store and state are sound.",
+    epilog="Example: ephemerd store check --json",
+)
 def check(
     store: File = None,
     config: Config = None,
@@ -138,7 +142,11 @@ def _counted(title: str, counts: dict[str, int]) -> str:
     return f"{title}: {', '.join(f'{count:,} {name}' for name, count in counts.items()) or 'none'}"
 
 
-@app.command("backup", epilog="Example: ephemerd store backup /var/backups/ephemerd.db --force")
+@app.command(
+    "backup",
+    short_help="Copy the store into one checked file.",
+    epilog="Example: ephemerd store backup /var/backups/ephemerd.db --force",
+)
 def backup(
     context: typer.Context,
     target: Annotated[Path, typer.Argument(metavar="FILE", help="Where the copy goes.")],
@@ -171,7 +179,11 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: shown.update(bar, completed=done, total=total)
 
 
-@app.command("export", epilog="Example: ephemerd store export --out store.jsonl")
+@app.command(
+    "export",
+    short_help="Write all of it as JSON lines.",
+    epilog="Example: ephemerd store export --out store.jsonl",
+)
 def export(
     context: typer.Context,
     out: Annotated[
@@ -191,7 +203,11 @@ def export(
     return Exit.DONE
 
 
-@app.command("quarantine", epilog="Example: ephemerd store quarantine --clear")
+@app.command(
+    "quarantine",
+    short_help="List what could not be handled.",
+    epilog="Example: ephemerd store quarantine --clear",
+)
 def quarantine(
     context: typer.Context,
     clear: Annotated[bool, typer.Option("--clear", help="Forget what is listed; health recovers.")] = False,

@@ -88,7 +88,7 @@ def list_(as_json: Json = False, socket: Socket = None) -> int:
     return Exit.DONE
 
 
-@app.command(epilog="Example: ephemerd token revoke grafana")
+@app.command(short_help="Make a token void at once.", epilog="Example: ephemerd token revoke grafana")
 def revoke(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The token's name.")], socket: Socket = None
 ) -> int:

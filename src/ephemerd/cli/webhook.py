@@ -48,7 +48,7 @@ class _Done:
 Act = Callable[["Place"], Awaitable[_Done]]
 
 
-@app.command(epilog="Example: ephemerd webhook install")
+@app.command(short_help="Make or mend the hook.", epilog="Example: ephemerd webhook install")
 def install(config: Config = None, as_json: Json = False) -> int:
     """Make or mend the hook of each scope; a secret that is missing is made and put into its file."""
     _make_secrets(config)
@@ -61,7 +61,7 @@ def status(config: Config = None, as_json: Json = False) -> int:
     return _each(config, _status, as_json=as_json)
 
 
-@app.command("test", epilog="Example: ephemerd webhook test")
+@app.command("test", short_help="Have the forge send a ping.", epilog="Example: ephemerd webhook test")
 def ping(config: Config = None, as_json: Json = False) -> int:
     """Have the forge send a ping to each hook, and say how it was answered."""
     return _each(config, _test, as_json=as_json)

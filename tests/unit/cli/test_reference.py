@@ -39,6 +39,13 @@ def test_the_example_is_in_its_help(cli, one):
     assert f"Example: {one.example}" in " ".join(done.out.split())
 
 
+@pytest.mark.parametrize("one", [one for one in EVERY if one.is_group], ids=lambda one: " ".join(one.words))
+def test_no_line_of_a_list_of_commands_is_cut(cli, one):
+    lines = cli(*one.words, "--help").out.splitlines()
+    assert [line for line in lines if line.endswith("...") and not line.startswith("Usage:")] == []
+    assert [line for line in lines if len(line) > 80] == []
+
+
 @pytest.mark.parametrize("one", EVERY, ids=NAMES)
 def test_each_is_on_the_page_and_in_the_manual(one):
     text = page()
