@@ -6,6 +6,8 @@ import io
 import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rich.console import Console
 
 from ephemerd.cli import screen, tables
@@ -96,3 +98,38 @@ def test_health_has_a_colour():
     console = Console(file=target, width=80, force_terminal=True, color_system="standard")
     console.print(screen.render(LONG_PAGES["status"], 80))
     assert "\x1b[1;33mdegraded\x1b[0m" in target.getvalue()
+
+
+CELLS = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1, max_size=120).map(
+    lambda text: text.strip() or "x"
+)
+
+
+@st.composite
+def tables_of_any_kind(draw: st.DrawFn) -> Table:
+    """Up to seven columns: numbers on the right, any texts elsewhere."""
+    columns = draw(st.integers(1, 7))
+    right = draw(st.frozensets(st.integers(0, columns - 1), max_size=3))
+    wraps = draw(st.frozensets(st.integers(0, columns - 1))) - right
+    number = st.integers(0, 99_999).map(str)
+    row = st.tuples(*(number if column in right else CELLS for column in range(columns)))
+    titles = tuple(f"TITLE{column}" for column in range(columns))
+    return Table(titles, draw(st.lists(row, min_size=1, max_size=4)), right, wraps)
+
+
+@given(tables_of_any_kind())
+@settings(max_examples=100, deadline=None)
+def test_any_table_fits_and_nothing_of_it_is_lost(table):
+    lines = drawn(Page([table]), 80)
+    assert [line for line in lines if len(line) > 80] == []
+    text = re.sub(r"\s", "", "".join(lines))
+    wanted = re.sub(r"\s", "", "".join(cell for row in table.rows for cell in row))
+    assert sorted(text) == sorted(wanted + "".join(table.titles))
+
+
+@given(tables_of_any_kind(), st.integers(10, 200))
+@settings(max_examples=100, deadline=None)
+def test_any_table_has_one_line_a_row_where_that_is_asked_for(table, width):
+    lines = screen.lines(table, width)
+    assert len(lines) == len(table.rows) + 1
+    assert all(line.cell_len <= width for line in lines)
