@@ -180,6 +180,19 @@ async def test_a_quick_look_tells_what_changed_and_how_what_left_the_lists_ended
         assert (seen.reports, seen.charged, seen.asked) == ((), 0, 2)
 
 
+async def test_a_thrifty_look_reads_the_runs_that_show_themselves_changed(sim, api):
+    runs = [(await admin(api, "/jobs", labels=LABELS, count=2))["jobs"] for _ in range(2)]
+    async with by_token(sim) as forge:
+        await forge.active_jobs("acme/app")
+        seen = await forge.active_jobs("acme/app", Look.THRIFTY)
+        assert (seen.asked, seen.charged, seen.open, seen.reports) == (2, 0, 4, ())
+        await admin(api, f"/jobs/{runs[0][0]}/cancel")
+        (fresh,) = (await admin(api, "/jobs", labels=LABELS))["jobs"]
+        seen = await forge.active_jobs("acme/app", Look.THRIFTY)
+        assert {report.key.id for report in seen.reports} == {*runs[0], fresh}
+        assert (seen.asked, seen.charged, seen.open, seen.complete) == (4, 4, 4, False)
+
+
 async def test_glances_are_free_until_something_happens(sim, api):
     async with by_token(sim) as forge:
         assert not forge.glance_is_free("acme/lib")
@@ -244,7 +257,8 @@ async def test_a_list_that_shifts_between_two_pages_is_not_whole(sim, monkeypatc
     await queue(sim, 15, apart_s=60.0)
     first = sim.world.repositories["acme/app"].runs
     async with by_token(sim) as forge:
-        send, gone = forge.connection._send, []
+        send = forge.connection._send
+        gone: list[Any] = []
 
         async def shifting(request: Any, headers: Any, deadline: float) -> Any:
             if "page=2" in request.target and not gone:

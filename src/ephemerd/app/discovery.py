@@ -28,7 +28,8 @@ from ephemerd.ports.system import Clock
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 3
-"""Repositories that are looked at at a time; with the runs of each that makes nine requests at most, of the ten connections to a forge."""
+"""Repositories that are looked at at a time; with the runs of each that makes nine requests at most, of the ten
+connections to a forge."""
 ROUND = 90 * SECOND
 """No look begins later in a round, ms."""
 LOOK_LIMIT, GLANCE_LIMIT = 180.0, 40.0
@@ -218,7 +219,7 @@ class Discovery:
             if not entry.take_glance(began, seen):
                 return
             kind, began = Kind.LIVELY, self._clock.now()
-        depth = entry.depth(began) if kind is Kind.LIVELY else Look.WHOLE
+        depth = entry.depth(began, tight=spending.tight) if kind is Kind.LIVELY else Look.WHOLE
         looked = await self._read(scope, lambda: self.forge.active_jobs(entry.name, depth), LOOK_LIMIT)
         count = {Kind.FIRST: spending.looked_first, Kind.IDLE: spending.saw_idle}.get(kind, spending.looked)
         count(began, looked.asked, looked.charged)

@@ -20,6 +20,8 @@ LIVELY_FOR = 30 * MINUTE
 WHOLE_EVERY = 45_000
 """A lively repository is read wholly so often (ms), queued and running runs alone in between. Less than the minute
 after which the core asks about a job that nobody confirmed."""
+WHOLE_EVERY_TIGHT = 4 * WHOLE_EVERY
+"""So often where the budget is tight: the core then asks about single jobs that wait for long."""
 GLANCE_EVERY = MINUTE
 IDLE_WHOLE_EVERY = 6 * HOUR
 LIST_EVERY = MINUTE
@@ -70,10 +72,11 @@ class Entry:
         """Say whether something happened here lately."""
         return now < self.lively_until or self.open > 0
 
-    def depth(self, now: int) -> Look:
-        """Return how much of it the next look reads."""
-        due = self.looked is None or self.cut or now - self.looked >= WHOLE_EVERY
-        return Look.WHOLE if due else Look.QUICK
+    def depth(self, now: int, *, tight: bool = False) -> Look:
+        """Return how much of it the next look reads; less in between where the budget is `tight`."""
+        pause = WHOLE_EVERY_TIGHT if tight else WHOLE_EVERY
+        due = self.looked is None or self.cut or now - self.looked >= pause
+        return Look.WHOLE if due else Look.THRIFTY if tight else Look.QUICK
 
     def take_look(self, began: int, depth: Look, seen: JobsSeen) -> None:
         """Take in a look that began at `began`."""

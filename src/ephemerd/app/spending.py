@@ -1,7 +1,7 @@
 """What listings may ask of a forge: so much in a minute, and of an hour's limit no more than others leave.
 
 Listings yield to everything else. Repositories in which something happens share what is left above twice the
-reserve, spread over the time until the reset; idle ones together have a fiftieth of the limit in any hour, and
+reserve, spread over the time until the reset; idle ones together have a sixtieth of the limit in any hour, and
 those that were never read a quarter. What costs nothing (a 304) is bounded by the requests in a minute alone.
 """
 
@@ -20,7 +20,7 @@ LIVELY_REQUESTS = 550
 LIMIT = 5_000
 """What is taken for the hourly limit until one was told."""
 RESERVE = LIMIT // 5
-IDLE_SHARE, FIRST_SHARE = 50, 4
+IDLE_SHARE, FIRST_SHARE = 60, 4
 """One part in so many of the limit is for idle repositories, and for those that were never read."""
 LEAST_PURSE = 30.0
 
@@ -63,7 +63,7 @@ class Spending:
     _lively: Window = field(default_factory=lambda: Window(MINUTE))
     _idle: Window = field(default_factory=lambda: Window(HOUR))
     _first: Window = field(default_factory=lambda: Window(HOUR))
-    _purse: float = LEAST_PURSE
+    _purse: float = 0.0
     _rate: float = 0.0
     _at: int | None = None
     _limit: int = LIMIT
@@ -80,10 +80,19 @@ class Spending:
         self._limit = limit
         self._rate = max(0, left - 2 * reserve) / wait
         self._low = left <= 2 * reserve
-        if self._at is not None:
-            self._purse += (now - self._at) * self._rate
-        self._purse = min(self._purse, max(LEAST_PURSE, self._rate * MINUTE))
+        grown = self._most if self._at is None else self._purse + (now - self._at) * self._rate
+        self._purse = min(grown, self._most)
         self._at = now
+
+    @property
+    def _most(self) -> float:
+        """What lively repositories may save: a minute's worth."""
+        return max(LEAST_PURSE, self._rate * MINUTE)
+
+    @property
+    def tight(self) -> bool:
+        """Whether lively repositories use up what they have, so that a look is to read as little as it can."""
+        return self._purse < self._most / 2
 
     @property
     def low(self) -> bool:

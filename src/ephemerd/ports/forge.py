@@ -60,10 +60,12 @@ class CallRecord:
 class Look(Enum):
     """How much of a repository's jobs is read.
 
-    QUICK   those of queued and running runs, of which only what changed since the last look is told
+    THRIFTY those of queued and running runs that show themselves changed since the last look
+    QUICK   those of all queued and running runs, of which only what changed since the last look is told
     WHOLE   those of every run that is not over, all told: then it can be complete
     """
 
+    THRIFTY = "thrifty"
     QUICK = "quick"
     WHOLE = "whole"
 

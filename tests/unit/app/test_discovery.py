@@ -61,9 +61,9 @@ class Org(Bench):
     async def round(self) -> e.JobsListed:
         """List the jobs and return how it ended."""
         told = await self.answers(c.ListJobs(self.scope))
-        (listed,) = [event for event in told if isinstance(event, e.JobsListed)]
-        assert listed is told[-1]
-        return listed
+        ended: list[e.JobsListed] = [event for event in told if isinstance(event, e.JobsListed)]
+        assert ended == told[-1:]
+        return ended[0]
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from ephemerd.app.roster import (
     MOST_STRAYS,
     STRAY_FOR,
     WHOLE_EVERY,
+    WHOLE_EVERY_TIGHT,
     Entry,
     Kind,
     Roster,
@@ -145,6 +146,8 @@ def test_a_lively_repository_is_read_wholly_in_time_for_the_core_and_quickly_in_
     assert entry.looked == T0
     assert entry.depth(T0 + WHOLE_EVERY) is Look.WHOLE
     assert WHOLE_EVERY + 10 * SECOND < MINUTE
+    assert entry.depth(T0 + WHOLE_EVERY, tight=True) is Look.THRIFTY
+    assert entry.depth(T0 + WHOLE_EVERY_TIGHT, tight=True) is Look.WHOLE
 
 
 def test_a_look_that_was_cut_short_is_no_look_at_all_of_it():
@@ -217,7 +220,7 @@ def test_glances_that_cost_something_wait_for_their_share():
     for entry, _kind in made.choose(lambda: T0 + MINUTE, spending, lambda name: name == "Acme/r149"):
         spending.saw_idle(T0 + MINUTE, 1, 0 if entry.name == "Acme/r149" else 1)
         asked.append(entry.name)
-    assert len(asked) == 101
+    assert len(asked) == 84
     assert asked[-1] == "Acme/r149"
 
 

@@ -70,7 +70,7 @@ def test_idle_repositories_have_their_turn_beside_any_number_of_lively_ones():
     assert REQUESTS < 900
 
 
-def test_idle_repositories_cost_a_fiftieth_of_any_hour():
+def test_idle_repositories_cost_a_sixtieth_of_any_hour():
     spending, charged, now = begun(), [], T0
     for _ in range(4 * 60 * 10):
         now += 6 * SECOND
@@ -85,7 +85,7 @@ def test_idle_repositories_cost_a_fiftieth_of_any_hour():
 
 def test_what_is_free_is_asked_though_the_share_is_used_up():
     spending = begun()
-    spending.saw_idle(T0, 100, 100)
+    spending.saw_idle(T0, 83, 83)
     assert not spending.may_see_idle(T0 + MINUTE * 2, 1, 1)
     assert spending.may_see_idle(T0 + MINUTE * 2, 1, 0)
 
@@ -114,14 +114,23 @@ def test_lively_repositories_stretch_what_is_left_until_the_reset():
     assert 1_900 <= left <= 2_100
 
 
+def test_a_look_reads_less_while_lively_repositories_use_up_what_they_have():
+    spending, tight = begun(), []
+    for cost in (0, 30, 0):
+        spending.looked(T0, 4, cost)
+        tight.append(spending.tight)
+    spending.begin(T0 + MINUTE, told(5_000))
+    assert [*tight, spending.tight] == [False, True, True, False]
+
+
 def test_with_twice_the_reserve_left_nothing_is_listed_until_the_reset():
     spending = begun(2_000, left_ms=10 * MINUTE)
-    assert spending.low
+    low = [spending.low]
     assert not spending.may_look(T0, 1, 0)
     assert not spending.may_look_first(T0, 1)
     assert not spending.may_see_idle(T0, 1, 0)
     spending.begin(T0 + 11 * MINUTE, told(2_000, left_ms=10 * MINUTE))
-    assert not spending.low
+    assert [*low, spending.low] == [True, False]
     assert spending.may_look(T0 + 11 * MINUTE, 1, 1)
 
 
@@ -130,7 +139,7 @@ def test_before_anything_was_told_the_least_limit_is_taken_for_granted():
     spending.begin(T0, None)
     assert not spending.low
     assert spending.may_look(T0, 4, 4)
-    spending.saw_idle(T0, 1, 100)
+    spending.saw_idle(T0, 1, 83)
     assert not spending.may_see_idle(T0, 1, 1)
 
 

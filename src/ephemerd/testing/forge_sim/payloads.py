@@ -270,6 +270,12 @@ def run_status(run: Run) -> tuple[str, str | None]:
     return first.value, None
 
 
+def _updated(run: Run) -> float:
+    """When something happened to a run last: to one of its jobs [unv]."""
+    moments = [(job.created_at, job.started_at, job.completed_at) for job in run.jobs]
+    return max((one for three in moments for one in three if one is not None), default=run.created_at)
+
+
 def run_json(base: str, run: Run) -> Json:
     """A workflow run, without the embedded objects that nobody needs here."""
     repo = f"{base}/repos/{run.repository.full_name}"
@@ -301,7 +307,7 @@ def run_json(base: str, run: Run) -> Json:
         "check_suite_url": f"{repo}/check-suites/{suite}",
         "pull_requests": [],
         "created_at": stamp(run.created_at),
-        "updated_at": stamp(run.created_at),
+        "updated_at": stamp(_updated(run)),
         "run_started_at": stamp(run.created_at),
         "actor": actor,
         "triggering_actor": actor,

@@ -30,6 +30,14 @@ _OPEN = frozenset({ForgeStatus.QUEUED, ForgeStatus.IN_PROGRESS})
 Page = tuple[wire.Request, Answer]
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A run as it was when its jobs were read last, and how many of them were queued or ran."""
+
+    run: runs.Run
+    open: int
+
+
 @dataclass(slots=True)
 class _Found:
     """The runs of some statuses. `complete` until a list was seen to be cut, or to shift between two pages."""
@@ -49,7 +57,7 @@ class Listings:
         self._name = name
         self._timeout_s = timeout_s
         self._now = now
-        self._open: dict[str, dict[int, runs.Run]] = {}
+        self._open: dict[str, dict[int, _Read]] = {}
 
     async def active_jobs(self, repository: str, look: Look) -> JobsSeen:
         """Read the jobs of all runs that are not over, and of those that were not at the last look and are now."""
@@ -58,17 +66,28 @@ class Listings:
         for status in runs.ACTIVE if look is Look.WHOLE else runs.BUSY:
             await self._runs_of(repository, status, deadline, found)
         before = self._open.get(repository.lower(), {})
-        ended = [run for number, run in before.items() if number not in found.runs][:MOST_ENDED]
+        ended = [read.run for number, read in before.items() if number not in found.runs][:MOST_ENDED]
+        known = {number: before[number] for number in found.runs.keys() & before.keys()}
+        same = {
+            number: read
+            for number, read in known.items()
+            if look is Look.THRIFTY and read.run.mark == found.runs[number].mark
+        }
+        chosen = [run for number, run in found.runs.items() if number not in same]
         reports: list[JobReport] = []
-        still_open = 0
-        for told, changed in await self._jobs_of_all([*found.runs.values(), *ended], deadline, tally):
-            still_open += sum(report.status in _OPEN for report in told)
+        now_open = dict(same)
+        for run, (told, changed) in zip(
+            [*chosen, *ended], await self._jobs_of_all([*chosen, *ended], deadline, tally), strict=True
+        ):
+            if run.id in found.runs:
+                now_open[run.id] = _Read(run, sum(report.status in _OPEN for report in told))
             if changed or look is Look.WHOLE:
                 reports += told
         for run in ended:
             self._connection.forget(runs.list_jobs(run.repository, run.id))
-        self._remember(repository, found.runs)
+        self._remember(repository, now_open)
         whole = found.complete and look is Look.WHOLE
+        still_open = sum(read.open for read in now_open.values())
         return JobsSeen(tuple(reports), whole, still_open, tally.asked, tally.charged)
 
     async def glance(self, repository: str) -> Glance:
@@ -177,7 +196,7 @@ class Listings:
             tally.charged += own.charged
         return reports, own.charged > 0
 
-    def _remember(self, repository: str, found: dict[int, runs.Run]) -> None:
+    def _remember(self, repository: str, found: dict[int, _Read]) -> None:
         if found:
             self._open[repository.lower()] = found
         else:

@@ -37,12 +37,14 @@ DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of a workflow, as a listing shows it. `over` says that nothing of it can be queued or run any more."""
+    """A run of a workflow, as a listing shows it. `over` says that nothing of it can be queued or run any more;
+    `mark` differs where something happened to it, as far as the run itself shows that."""
 
     id: int
     repository: str
     origin: Origin
     over: bool = False
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,8 @@ class _Run(msgspec.Struct):
     name: Any = None
     path: Any = None
     status: Any = None
+    run_attempt: Any = None
+    updated_at: Any = None
 
 
 class _RunPage(msgspec.Struct):
@@ -204,6 +208,7 @@ def read_runs(request: Request, answer: Answer, repository: str) -> RunPage:
                 (run.repository and repository_name(run.repository.full_name)) or repository,
                 _origin_of(run),
                 over=run.status == "completed",
+                mark=f"{run.status} {run.run_attempt} {run.updated_at}"[:100],
             )
             for run in page.workflow_runs
         ),
