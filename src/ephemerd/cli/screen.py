@@ -6,6 +6,7 @@ Loaded only where there is a terminal.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
@@ -78,7 +79,9 @@ def _facts(rows: Iterable[tuple[str, str]]) -> RichTable:
 
 
 def table(found: Table, width: int) -> RichTable:
-    """Return a table for so many columns."""
+    """Return a table for so many columns. Where there is no room titles break at their blanks."""
+    if sum(_widths(found)) + GAP * (len(found.titles) - 1) > width:
+        found = replace(found, titles=tuple(_broken(found, column) for column in range(len(found.titles))))
     keeps = _keeping(found, width)
     shown = RichTable(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for column, title in enumerate(found.titles):
@@ -91,6 +94,19 @@ def table(found: Table, width: int) -> RichTable:
     for row in found.rows:
         shown.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
     return shown
+
+
+def _broken(found: Table, column: int) -> str:
+    """Return a title in lines no wider than its cells, as far as its words allow."""
+    words = found.titles[column].split(" ")
+    room = max(cell_len(text) for text in (*words, *(row[column] for row in found.rows)))
+    lines = [words[0]]
+    for word in words[1:]:
+        if cell_len(lines[-1]) + 1 + cell_len(word) <= room:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return "\n".join(lines)
 
 
 def lines(found: Table, width: int) -> list[Text]:
@@ -115,10 +131,11 @@ def _line(row: list[Text], widths: list[int], right: frozenset[int], width: int)
 
 
 def _widths(found: Table) -> list[int]:
-    return [
-        max(cell_len(row[column]) for row in (found.titles, *found.rows))
-        for column in range(len(found.titles))
+    texts = [
+        [*title.split("\n"), *(row[column] for row in found.rows)]
+        for column, title in enumerate(found.titles)
     ]
+    return [max(map(cell_len, column)) for column in texts]
 
 
 def _cut(widths: list[int], wraps: frozenset[int], width: int) -> list[int]:

@@ -13,6 +13,7 @@ from rich.console import Console
 from ephemerd.cli import screen, tables
 from ephemerd.cli.output import Page, Table
 from ephemerd.ports.views import HealthView, RateView
+from ephemerd.testing.simulate import front
 from tests.unit.cli import views
 
 LONG = "a-pool-with-quite-a-long-name-for-heavy-builds"
@@ -98,6 +99,17 @@ def test_health_has_a_colour():
     console = Console(file=target, width=80, force_terminal=True, color_system="standard")
     console.print(screen.render(LONG_PAGES["status"], 80))
     assert "\x1b[1;33mdegraded\x1b[0m" in target.getvalue()
+
+
+def test_a_comparison_with_long_titles_fits():
+    titles = front.titles()
+    cells = ["gate-no-revalidate", "hostile", *("35,480",) * (len(titles) - 2)]
+    table = Table(titles, [tuple(cells)] * 3, frozenset(range(2, len(titles))))
+    lines = drawn(Page([table]), 80)
+    assert [line for line in lines if len(line) > 80] == []
+    text = "\n".join(lines)
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text
+    assert all(word in text for title in titles for word in title.split())
 
 
 CELLS = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1, max_size=120).map(
