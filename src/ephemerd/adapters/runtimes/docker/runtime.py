@@ -42,6 +42,8 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 GUARD_EVERY = 60.0
+FEW = 4
+"""Starts, and removals, at one time: an engine is no faster with more, and each takes as long as all of them."""
 EXIT_TOLD = 15.0  # how long a destroy waits for the exit to be told before the container goes
 
 
@@ -74,6 +76,7 @@ class DockerRuntime:
         self._known: dict[str, Environment] = {}
         self._followers: dict[str, asyncio.Task[None]] = {}
         self._turns = Turns()
+        self._few_starts, self._few_ends = asyncio.Semaphore(FEW), asyncio.Semaphore(FEW)
         self._starting: set[str] = set()
         self._preparing: set[asyncio.Task[None]] = set()
         self._guard: asyncio.Task[None] | None = None
@@ -108,16 +111,17 @@ class DockerRuntime:
                 )
                 if container is None:
                     image, beside = images
-                    guard = partial(self._guarded, order.store)
-                    container = await launch.Start(
+                    begin = launch.Start(
                         self.engine,
                         order,
                         options,
                         image=image,
                         beside=beside,
                         stock=self.stock,
-                        guard=guard,
-                    ).run()
+                        guard=partial(self._guarded, order.store),
+                    )
+                    async with self._few_starts:
+                        container = await begin.run()
             finally:
                 self._starting.discard(order.runner)
                 self._stocked(order.store)
@@ -159,7 +163,8 @@ class DockerRuntime:
                 await ending.must_have_ended()
             await ending.end()
             await self._exit_told(found)
-            await ending.remove()
+            async with self._few_ends:
+                await ending.remove()
             found.mirror.close()
             self._known.pop(str(found.reference), None)
 
