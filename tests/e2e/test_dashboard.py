@@ -229,7 +229,7 @@ def test_the_timeline_is_drawn_followed_and_walked_by_keyboard(seen, site, destr
         said.append(page.locator("#tl-said").inner_text())
     text = " ".join(said)
     for word in (
-        "planned",
+        "starting",
         "listening",
         "nominated as surplus",
         "fence accepted",

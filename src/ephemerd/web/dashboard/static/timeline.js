@@ -240,6 +240,11 @@
       }
     }
     if (wide > 70) {
+      draw.font = "10px 'Plex Sans', sans-serif";
+      if (one.state === "starting" || one.state === "retiring") {
+        draw.fillStyle = colors[`${tone}-fill`];
+        draw.fillRect(Math.max(left, label) + 2, top + 1, draw.measureText(one.state).width + 6, high - 2);
+      }
       draw.fillStyle = one.state === "running" || one.state === "stuck" || one.state === "abandoned" ? colors.paper : colors[tone];
       draw.font = "10px 'Plex Sans', sans-serif";
       draw.fillText(one.state, Math.max(left, label) + 5, top + 9);
