@@ -34,6 +34,7 @@ from ephemerd.config.policy import PolicySettings
 from ephemerd.config.secrets import Vault, read_secret
 from ephemerd.config.tomlfile import KeyPath, read_toml
 from ephemerd.config.translate import findings_of, prune
+from ephemerd.config.types import suffix_of
 from ephemerd.domain.access import Access
 from ephemerd.domain.ids import Scope
 from ephemerd.domain.labels import normalise
@@ -111,6 +112,7 @@ class Effective:
             job_timeout=pool.job_timeout,
             observed=not self.settings.forge[self.forge_of(name)].is_polled(self.scope_of(name).path),
             unlabelled=pool.unlabelled,
+            suffix=suffix_of(pool.runner_name, name, pool.host),
         )
 
     def _policy(self) -> Policy:

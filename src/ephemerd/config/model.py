@@ -25,6 +25,7 @@ from ephemerd.config.types import (
     OptionalPositiveCount,
     PositiveCount,
     PositiveDuration,
+    RunnerName,
     Scopes,
     ScopeText,
     Section,
@@ -196,6 +197,11 @@ class PoolSettings(Section):
         description="Ends jobs that run longer. Set one only if longer jobs should really be ended.",
     )
     unlabelled: bool = Field(False, description="Also serve jobs that name no label at all.")
+    runner_name: RunnerName = Field(
+        "{id}",
+        description="What its runners are called at the forge. {id} comes first and tells whose they are, and that no "
+        "name comes twice; after it a-z, 0-9, -, {pool} and {host}, cut to 63 signs in all.",
+    )
     follow: Literal["all", "listening"] = Field(
         "all",
         description="What is followed of the listener's files. listening: only that it listens; for tests "

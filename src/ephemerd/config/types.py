@@ -73,9 +73,37 @@ def _scopes(scopes: tuple[str, ...]) -> tuple[str, ...]:
     return scopes
 
 
+MOST_LABELS, LONGEST_LABEL = 100, 256
+"""What GitHub takes of one runner, and of one label (github.md, section 14)."""
+LONGEST_SUFFIX = 34
+"""Characters of a runner's name that are left after the longest id."""
+_TEMPLATE = re.compile(r"\{id\}((?:[a-z0-9-]|\{pool\}|\{host\})*)")
+
+
+def _runner_name(text: str) -> str:
+    """A template of names: our id first, so that a sweep by it stays exact, then whatever people want to see."""
+    if not _TEMPLATE.fullmatch(text):
+        raise ValueError(
+            'must begin with {id}, and go on with a-z, 0-9, -, {pool} and {host} alone, such as "{id}-{pool}"'
+        )
+    if len(text.removeprefix("{id}").replace("{pool}", "").replace("{host}", "")) > LONGEST_SUFFIX:
+        raise ValueError(f"leaves names too long: after {{id}} there is room for {LONGEST_SUFFIX} signs")
+    return text
+
+
+def suffix_of(template: str, pool: str, host: str) -> str:
+    """Return how the names of a pool's runners end, as the forge takes it."""
+    filled = template.removeprefix("{id}").replace("{pool}", pool).replace("{host}", host)
+    return re.sub(r"[^a-z0-9-]", "-", filled.lower())[:LONGEST_SUFFIX]
+
+
 def _labels(labels: tuple[str, ...]) -> tuple[str, ...]:
     """Labels as written; matching is by the normalised set, so that must not be empty."""
+    if len(normalise(labels)) > MOST_LABELS:
+        raise ValueError(f"must hold at most {MOST_LABELS} labels")
     for label in labels:
+        if len(label.strip()) > LONGEST_LABEL:
+            raise ValueError(f"holds a label that is longer than {LONGEST_LABEL} signs: {label[:40]!r}…")
         if not usable(label) or "," in label or not label.isprintable():
             raise ValueError(f"holds a label that cannot be used: {label!r} (control sign or comma)")
     if not normalise(labels):
@@ -125,6 +153,7 @@ Scopes = Annotated[
 ]
 ScopeText = Annotated[str, AfterValidator(_scope), Kind("scope")]
 Labels = Annotated[tuple[str, ...], AfterValidator(_labels), Kind("list of labels")]
+RunnerName = Annotated[str, AfterValidator(_runner_name), Kind("name with {id}")]
 
 
 class Section(BaseModel):

@@ -291,7 +291,7 @@ def _plan(t: Turn, group: Group, pool: Pool, job: Job) -> None:
 def _make(t: Turn, pool: Pool, intent: JobKey | None) -> None:
     may_call = scopes.may_call(t, pool.scope)  # uses up the trial call of a scope in trouble
     assert may_call, "a pool that is ready may be registered for"
-    name = runner_name(t.state.store, t.state.epoch, t.draw("name"))
+    name = runner_name(t.state.store, t.state.epoch, t.draw("name"), pool.suffix)
     row = t.put_runner(
         Runner(
             id=name,

@@ -60,9 +60,14 @@ class Scope:
         return self.kind == "enterprise"
 
 
-def runner_name(store_id: str, epoch: str, counter: int) -> RunnerId:
-    """Build a runner's name from the store's id, the boot epoch and a counter, so that none repeats."""
-    return RunnerId(f"eph-{store_id}-{epoch}-{counter}")
+LONGEST_NAME = 63
+"""Characters of a runner's name (github.md, section 14)."""
+
+
+def runner_name(store_id: str, epoch: str, counter: int, suffix: str = "") -> RunnerId:
+    """Build a runner's name from the store's id, the boot epoch and a counter, so that none repeats; the suffix is
+    for people, and gives way where the name would become too long."""
+    return RunnerId(f"eph-{store_id}-{epoch}-{counter}{suffix}"[:LONGEST_NAME].rstrip("-"))
 
 
 def is_ours(name: str, store_id: str) -> bool:

@@ -29,7 +29,7 @@ class FenceKind(Enum):
 class Pool:
     """A configured kind of runner. `labels` are normalised; `probes` says whether the runtime can look
     inside; `observed` whether silence about a start may be read as "nothing started" in this scope: of all pools
-    of one scope it says the same."""
+    of one scope it says the same. `suffix` ends the names of its runners."""
 
     name: str
     scope: Scope
@@ -45,6 +45,7 @@ class Pool:
     fence: FenceKind = FenceKind.REFUSES
     observed: bool = True
     unlabelled: bool = False
+    suffix: str = ""
 
 
 @dataclass(frozen=True, slots=True)

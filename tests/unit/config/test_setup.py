@@ -117,3 +117,60 @@ def test_the_settings_do_not_change_once_read(bench):
 )
 def test_values_as_toml(value, text):
     assert toml_value(value) == text
+
+
+@pytest.mark.parametrize(
+    ("template", "suffix"),
+    [
+        ("{id}", ""),
+        ("{id}-{pool}", "-linux"),
+        ("{id}-{host}-{pool}-x", "-local-linux-x"),
+        ("{id}-" + "x" * 33, "-" + "x" * 33),
+    ],
+)
+def test_the_names_of_runners_end_as_the_pool_says(bench, template, suffix):
+    text = GOOD.replace("[pools.linux]", f'[pools.linux]\nrunner_name = "{template}"')
+    assert bench.load(text).to_setup().pools[0].suffix == suffix
+
+
+def test_a_pools_name_is_written_as_the_forge_takes_it(bench):
+    text = GOOD.replace("[pools.linux]", '[pools.Big_One]\nrunner_name = "{id}-{pool}"')
+    assert bench.load(text).to_setup().pools[0].suffix == "-big-one"
+    name = "x" * 60
+    text = GOOD.replace("[pools.linux]", f'[pools.{name}]\nrunner_name = "{{id}}-{{pool}}"')
+    assert bench.load(text).to_setup().pools[0].suffix == "-" + "x" * 33
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        ("linux", "must begin with {id}"),
+        ("{pool}-{id}", "must begin with {id}"),
+        ("{id}-{label}", "must begin with {id}"),
+        ("{id}-Linux", "must begin with {id}"),
+        ("{id}_x", "must begin with {id}"),
+        ("{id}-" + "x" * 34, "leaves names too long"),
+    ],
+)
+def test_a_name_that_would_not_show_whose_it_is_is_refused(bench, template, why):
+    finding = bench.only(GOOD.replace("[pools.linux]", f'[pools.linux]\nrunner_name = "{template}"'))
+    assert finding.code == 3
+    assert finding.where.startswith("pools.linux.runner_name")
+    assert why in finding.what
+
+
+@pytest.mark.parametrize(
+    ("labels", "why"),
+    [
+        ([f"l{number}" for number in range(101)], "at most 100 labels"),
+        (["x" * 257], "longer than 256 signs"),
+        (["a,b"], "control sign or comma"),
+    ],
+)
+def test_labels_that_no_registration_could_bear_are_refused(bench, labels, why):
+    text = GOOD.replace('["self-hosted", "Linux", "x64"]', toml_value(tuple(labels)))
+    finding = bench.only(text)
+    assert finding.code == 3
+    assert why in finding.what
+    fine = GOOD.replace('["self-hosted", "Linux", "x64"]', toml_value(("x" * 256, *map(str, range(99)))))
+    assert len(bench.load(fine).to_setup().pools[0].labels) == 100

@@ -1,4 +1,4 @@
-"""What runners are made from can be missing, or refused by the forge: nothing is started in vain, no demand is lost."""
+"""What runners are made from can be missing or refused by the forge: nothing is started in vain, no demand is lost."""
 
 from __future__ import annotations
 
@@ -140,10 +140,7 @@ def test_a_pool_without_its_application_waits_from_the_start() -> None:
     world.queue()
     assert registered(world) == []
     (key,) = world.core.state.jobs
-    assert (
-        why_waiting(world.core.state, key, world.now)
-        == f"pool linux starts no runners: {MISSING}"
-    )
+    assert why_waiting(world.core.state, key, world.now) == f"pool linux starts no runners: {MISSING}"
     health = assess(world.core.state, world.now)
     assert health.status == "degraded"
     assert health.reasons == (f"Pool linux starts no runners: {MISSING}.",)
@@ -212,3 +209,27 @@ def test_a_pool_that_is_refused_is_paused_no_longer_than_the_policy_says() -> No
     refused(world)
     world.wait(MINUTE + SECOND)
     assert len(registered(world)) == 2
+
+
+# What runners are called
+
+
+def test_the_names_of_a_pools_runners_end_as_it_says() -> None:
+    world = World(pool(suffix="-linux"))
+    name = world.registering()
+    assert name == "eph-abcd1234-e1-1-linux"
+
+
+# A registration that was never used
+
+
+def test_a_registration_that_lapsed_before_it_was_used_is_made_anew_at_once_in_its_slot() -> None:
+    """The listener came too late, is told that its registration is gone, and leaves with code 1."""
+    world = World(slots=1)
+    first = world.starting()
+    assert world.core.state.slots_free("local") == 0
+    step = world.exits(first, 1)
+    (second,) = [command.runner for command in step.commands if isinstance(command, cm.Register)]
+    assert second != first
+    assert world.core.state.slots_free("local") == 0, "nobody else got it in between"
+    assert world.row(second).intent == world.row(first).intent

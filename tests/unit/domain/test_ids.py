@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ephemerd.domain.ids import JobKey, Scope, is_ours, parse_job_key, runner_name
+from ephemerd.domain.ids import LONGEST_NAME, JobKey, Scope, is_ours, parse_job_key, runner_name
 
 PART = st.from_regex(r"[a-z0-9._-]{1,10}", fullmatch=True)
 
@@ -70,3 +70,13 @@ def test_ours_is_the_exact_prefix():
     assert not is_ours("eph-abcd12345-e1-1", "abcd1234")
     assert not is_ours("my-eph-abcd1234-e1-1", "abcd1234")
     assert not is_ours("eph-abcd1234", "abcd1234")
+
+
+def test_a_name_may_say_more_for_people_and_stays_ours_and_one_of_a_kind():
+    assert runner_name("abcd1234", "e1", 7, "-linux") == "eph-abcd1234-e1-7-linux"
+    long = runner_name("abcd1234", "e1", 10**9, "-" + "x" * 80)
+    assert len(long) == LONGEST_NAME
+    assert long.startswith("eph-abcd1234-e1-1000000000-x")
+    assert not runner_name("abcd1234", "e1", 1, "-" * 80).endswith("-")
+    assert is_ours(long, "abcd1234")
+    assert not is_ours(runner_name("abcd1234", "e1", 1, "-eph-ffff0000-e1-1"), "ffff0000")
