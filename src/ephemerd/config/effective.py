@@ -260,7 +260,7 @@ def _nothing(
     if found is None and not (forges and pools):
         places = ", ".join(str(place) for place in config_candidates(env))
         what = f"no configuration file was found (looked at {places})"
-        todo = "write one of these, or name one by --config or $EPHEMERD_CONFIG"
+        todo = "write one by 'ephemerd init', or name one by --config or $EPHEMERD_CONFIG"
         return [Finding(Code.CONFIGURATION, "configuration", what, todo)]
     missing, place = [], str(found or "configuration")
     if not forges:
