@@ -11,6 +11,7 @@ import resource
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,8 @@ LEAST_FILES = 256
 FILES_BESIDES, FILES_A_SLOT = 512, 16
 """Open files: connections, store and logs; and of each runner its pidfd, log, diagnostics and a look into it."""
 ANSWER_LIMIT = 5.0
+OLD_DAYS = 45
+"""GitHub refuses a version about 30 days after the next one came, and there is one about every month."""
 ELF = {62: ("x86_64", "amd64"), 183: ("aarch64", "arm64"), 40: ("armv7l", "armv6l", "arm")}
 
 
@@ -140,7 +143,7 @@ def application(place: Path) -> FindingView:
     look, listener = Look("runner.application"), place / "bin" / "Runner.Listener"
     try:
         with listener.open("rb") as file:
-            head = file.read(20)
+            head, made = file.read(20), os.fstat(file.fileno()).st_mtime
     except OSError as error:
         return look.problem(
             f"{listener} cannot be read: {error.strerror}", "unpack the runner application there"
@@ -151,6 +154,12 @@ def application(place: Path) -> FindingView:
         if made_for and here not in made_for:
             what = f"{listener} is made for {made_for[0]}, this machine is {here}"
             return look.problem(what, "unpack the application of this machine")
+    days = (time.time() - made) / 86_400
+    if days >= OLD_DAYS:
+        return look.warning(
+            f"{listener} is {days:.0f} days old, and GitHub refuses a version a month after the next one came",
+            'unpack the newest one there, or write runner.application = "download"',
+        )
     return look.ok(f"{place} holds the runner application")
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -61,6 +62,19 @@ def test_open_files_are_judged_by_the_slots(slots, limit, level):
 
 def elf(machine: int) -> bytes:
     return b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00" + machine.to_bytes(2, "little") + bytes(40)
+
+
+def test_an_application_that_gets_old_is_said_before_it_is_refused(tmp_path):
+    listener = tmp_path / "bin" / "Runner.Listener"
+    listener.parent.mkdir()
+    listener.write_text("#!/bin/sh\n")
+    for days, level in ((44, "ok"), (46, "warning")):
+        made = time.time() - days * 86_400
+        os.utime(listener, (made, made))
+        found = examine.application(tmp_path)
+        assert found.level == level, found
+    assert "46 days old" in found.what
+    assert "download" in found.todo
 
 
 def test_the_application_is_there_and_for_this_machine(tmp_path):
