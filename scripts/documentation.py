@@ -15,6 +15,7 @@ from ephemerd.adapters.telemetry import reference as metrics
 from ephemerd.cli import reference as commands
 from ephemerd.config.reference import reference
 from ephemerd.core.diagram import job_diagram, runner_diagram
+from ephemerd.web import api
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -26,6 +27,7 @@ def _fenced(diagram: Callable[[], str]) -> Callable[[], str]:
 
 # File, name of the part, what makes it.
 PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
+    ("API.md", "operations", api.reference),
     ("CONFIGURATION.md", "settings", reference),
     ("ARCHITECTURE.md", "runner states", _fenced(runner_diagram)),
     ("ARCHITECTURE.md", "job statuses", _fenced(job_diagram)),

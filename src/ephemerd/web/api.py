@@ -29,7 +29,7 @@ from ephemerd.ports.access import Role
 from ephemerd.ports.errors import NotStored, PortError
 from ephemerd.web.access import Keys
 from ephemerd.web.answers import json_answer, problem
-from ephemerd.web.apidocs import PAGE_HEADERS, page
+from ephemerd.web.apidocs import PAGE_HEADERS, markdown, page
 from ephemerd.web.events import event_operations
 from ephemerd.web.health import health_operations, health_routes
 from ephemerd.web.login import login_routes
@@ -184,3 +184,10 @@ async def _unforeseen(_: Request, error: Exception) -> Response:
     if isinstance(error, msgspec.MsgspecError):
         return problem(500, "the answer could not be written as JSON; see the log")
     return problem(500, "something went wrong here; the log says what")
+
+
+def reference() -> str:
+    """Return everything that the API can do as a part of `docs/API.md`; needs no daemon."""
+    nothing: Any = object()
+    api = Api(nothing, nothing, nothing, logs=nothing, feed=nothing, keys=nothing)
+    return markdown(document(api.operations(), ""))
