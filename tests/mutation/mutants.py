@@ -240,25 +240,30 @@ def _statement_of_module(node: ast.AST, parents: Parents) -> ast.stmt:
     return cast(ast.stmt, here)
 
 
-class _Swap(ast.NodeTransformer):
-    def __init__(self, old: ast.AST | None, new: ast.AST) -> None:
-        self.old, self.new = old, new
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        return self.new if node is self.old else self.generic_visit(node)
-
-
 Node = TypeVar("Node", bound=ast.AST)
 
 
 def _put(whole: Node, old: ast.AST, new: ast.AST) -> Node:
-    """Return a copy with `new` in the place of `old`."""
-    memo: dict[int, object] = {}
-    copied = copy.deepcopy(whole, memo)
-    twin = memo.get(id(old))
-    assert twin is None or isinstance(twin, ast.AST)
-    swapped = _Swap(twin, copy.deepcopy(new, memo)).visit(copied)
-    return ast.fix_missing_locations(cast(Node, swapped))
+    """Return the tree with `new` in the place of `old`: only what lies around it is copied."""
+    return ast.fix_missing_locations(cast(Node, _swapped(whole, old, new)))
+
+
+def _swapped(node: ast.AST, old: ast.AST, new: ast.AST) -> ast.AST:
+    if node is old:
+        return new
+    for name, value in ast.iter_fields(node):
+        found: object = value
+        if isinstance(value, list):
+            parts = [_swapped(part, old, new) if isinstance(part, ast.AST) else part for part in value]
+            if any(part is not before for part, before in zip(parts, value, strict=True)):
+                found = parts
+        elif isinstance(value, ast.AST):
+            found = _swapped(value, old, new)
+        if found is not value:
+            copied = copy.copy(node)
+            setattr(copied, name, found)
+            return copied
+    return node
 
 
 def _head(statement: ast.AST) -> ast.AST:

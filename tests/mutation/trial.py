@@ -90,7 +90,7 @@ class Trials:
         settings.load_profile("mutation")
         reach = self.folder / "reach.json"
         if reach.exists():
-            self.reach = json.loads(reach.read_text())
+            self.reach = unpacked(json.loads(reach.read_text()), self.modules or all_modules())
         if self.measured != []:
             return  # this run measures
         assert PACKAGE not in sys.modules, "the package was imported before its changes could be tried"
@@ -103,7 +103,8 @@ class Trials:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         if self.forked is not None:
-            items[:] = sorted_as(items, self.forked.tests)
+            by_name = {item.nodeid: item for item in items}
+            items[:] = [by_name[name] for name in self.forked.tests if name in by_name]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -112,17 +113,18 @@ class Trials:
                 os._exit(NOTICED)
             raise session.Failed("the tests cannot be collected")
         if self.forked is not None:
-            run(session.items, self.forked)
+            run(session.items)
         if self.measured != []:
             self._measure(session)
             return True
-        live = functions()
+        live, by_name = functions(), {item.nodeid: item for item in session.items}
         gc.freeze()  # what is there already need not be looked through by every trial
         for mutant in self._left(inside=True):
             trial = Trial(mutant, self.tests_for(mutant))
+            code = changed(mutant)
             if self._fork(trial, 5):
-                give(mutant, live)
-                run(sorted_as(session.items, trial.tests), trial)
+                give(mutant, code, live)
+                run([by_name[name] for name in trial.tests if name in by_name])
         self._wait(0)
         return True
 
@@ -131,6 +133,18 @@ class Trials:
             for mutant in mutants(module, source_of(module).read_text(encoding="utf-8")):
                 if mutant.name not in self.tried and (mutant.function is not None) == inside:
                     yield mutant
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+        """End a trial at the first failure, before a report of it is made."""
+        if (
+            self.forked is None
+            or call.excinfo is None
+            or isinstance(call.excinfo.value, pytest.skip.Exception)
+        ):
+            return
+        self.forked.say(item.nodeid)
+        os._exit(NOTICED)
 
     # -- which tests ---------------------------------------------------------------------------------
 
@@ -173,7 +187,7 @@ class Trials:
         new = {"seconds": seconds, "lines": lines}
         if self.measured is not None:
             new = merged(self.reach, new, self.measured)
-        (self.folder / "reach.json").write_text(json.dumps(new))
+        (self.folder / "reach.json").write_text(json.dumps(packed(new)))
 
     def tests_for(self, mutant: Mutant) -> dict[str, float]:
         """Return the tests that may notice a change, in the order of a trial, and the seconds that each takes.
@@ -233,7 +247,7 @@ class Trials:
     def _wait(self, most: int) -> None:
         """Wait until at most so many trials run, and write down how the others ended."""
         while len(self.running) > most:
-            pid, status = os.wait()
+            pid, status, used = os.wait3(0)
             if pid not in self.running:
                 continue
             trial = self.running.pop(pid)
@@ -245,7 +259,7 @@ class Trials:
                 "module": mutant.module,
                 "line": mutant.line,
                 "outcome": OUTCOME.get(code, "endless" if code < 0 else "killed"),
-                "seconds": round(time.monotonic() - trial.began, 2),
+                "seconds": round(used.ru_utime + used.ru_stime, 3),
                 "by": by,
             }
             with (self.folder / "results.jsonl").open("a", encoding="utf-8") as file:
@@ -256,7 +270,7 @@ class Trial:
     """One change and the tests that it is tried with; the forked process says here which of them failed."""
 
     def __init__(self, mutant: Mutant, tests: dict[str, float]) -> None:
-        self.mutant, self.tests, self.began = mutant, tests, time.monotonic()
+        self.mutant, self.tests = mutant, tests
         self._shared = mmap.mmap(-1, 4)  # anonymous memory, which a fork shares
 
     def say(self, test: str) -> None:
@@ -294,14 +308,10 @@ class Failures:
         self.count += report.failed
 
 
-def run(items: Sequence[pytest.Item], trial: Trial) -> NoReturn:
-    """Run tests until one fails, and say which; end the process with what came of it."""
-    failures = Failures(items[0].session) if items else None
+def run(items: Sequence[pytest.Item]) -> NoReturn:
+    """Run tests; the first that fails ends the process, and the process ends where none does."""
     for place, item in enumerate(items):
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following(items, place))
-        if failures is not None and failures.count:
-            trial.say(item.nodeid)
-            os._exit(NOTICED)
     os._exit(SURVIVED)
 
 
@@ -331,12 +341,6 @@ def ended_after(seconds: float) -> Iterator[list[TooSlow]]:
         signal.signal(signal.SIGPROF, before)
 
 
-def sorted_as(items: Sequence[pytest.Item], names: Iterable[str]) -> list[pytest.Item]:
-    """Return the items of these names, in the order of the names."""
-    by_name = {item.nodeid: item for item in items}
-    return [by_name[name] for name in names if name in by_name]
-
-
 def file_of(test: str) -> str:
     """Return the name of the file that holds a test."""
     return test.partition("::")[0].rpartition("/")[2]
@@ -353,6 +357,28 @@ def merged(old: dict[str, Any], new: dict[str, Any], files: Sequence[str]) -> di
         for line, names in rows.items():
             lines[module].setdefault(line, []).extend(names)
     return {"seconds": kept | new["seconds"], "lines": lines}
+
+
+def packed(reach: dict[str, Any]) -> dict[str, Any]:
+    """Return what the tests reach with numbers in the place of their names: a test reaches thousands of lines."""
+    number = {name: place for place, name in enumerate(reach["seconds"])}
+    lines = {
+        module: {line: [number[name] for name in names] for line, names in rows.items()}
+        for module, rows in reach["lines"].items()
+    }
+    return {"seconds": reach["seconds"], "lines": lines}
+
+
+def unpacked(plain: dict[str, Any], modules: Iterable[str]) -> dict[str, Any]:
+    """Return what was packed, of these modules."""
+    names = list(plain["seconds"])
+    lines = {
+        module: {
+            line: [names[number] for number in numbers] for line, numbers in plain["lines"][module].items()
+        }
+        for module in modules
+    }
+    return {"seconds": plain["seconds"], "lines": lines}
 
 
 def all_modules() -> list[str]:
@@ -376,13 +402,18 @@ def functions() -> dict[tuple[str, str, int], FunctionType]:
     }
 
 
-def give(mutant: Mutant, live: dict[tuple[str, str, int], FunctionType]) -> None:
-    """Give the changed function its other code; a change that does not compile is noticed as such."""
+def changed(mutant: Mutant) -> CodeType:
+    """Return the code of the changed function."""
     assert mutant.function is not None
-    file = str(source_of(mutant.module))
-    code = find(compile(mutant.tree(), file, "exec"), mutant.function)
+    code = find(compile(mutant.tree(), str(source_of(mutant.module)), "exec"), mutant.function)
     assert code is not None, mutant
-    live[file, *mutant.function].__code__ = code
+    return code
+
+
+def give(mutant: Mutant, code: CodeType, live: dict[tuple[str, str, int], FunctionType]) -> None:
+    """Give the changed function its other code."""
+    assert mutant.function is not None
+    live[str(source_of(mutant.module)), *mutant.function].__code__ = code
 
 
 def find(code: CodeType, function: tuple[str, int]) -> CodeType | None:

@@ -6,7 +6,11 @@ from itertools import pairwise
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
+from ephemerd.core import holding
+from ephemerd.core.evolve import replace
 from ephemerd.core.health import assess
+from ephemerd.core.rows import ClassRow
+from ephemerd.core.turn import Turn
 from ephemerd.core.waiting import why_waiting
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.pool import FenceKind
@@ -216,3 +220,95 @@ def test_a_try_in_vain_says_when_the_next_one_is() -> None:
     assert why_waiting(world.core.state, key(1), world.now) == (
         f"its last try was in vain; next try in {seconds} s"
     )
+
+
+# the rules themselves, asked directly
+
+
+BEFORE = ClassRow(served=7, held=True, credits=3, grant=4)
+
+
+def two_classes(**rows: ClassRow) -> tuple[World, RunnerId, dict[str, str]]:
+    """One pool serves two classes, of which each has a job; one listener, for half a minute now.
+
+    The class `gpu` comes first by name. `rows` says what is known of them.
+    """
+    world = World(pool("big", labels=GPU), slots=1)
+    (runner,) = world.listening(1)
+    world.queued(2, labels=GPU)
+    world.now += 30 * SECOND
+    names = {"gpu" if "gpu" in name else "plain": name for name in world.core.state.index.groups}
+    for short, row in rows.items():
+        world.core.state.classes[names[short]] = row
+    return world, runner, names
+
+
+def settled(world: World) -> Turn:
+    return Turn(world.core.state, world.now)
+
+
+def test_one_taken_adds_to_the_allowance_of_each_held_class_of_its_pool() -> None:
+    world, runner, names = two_classes(gpu=ClassRow(), plain=BEFORE)
+    t = settled(world)
+    holding.taken(t, t.state.runners[runner])
+    assert t.state.classes[names["plain"]] == replace(BEFORE, credits=7, grant=8)
+
+
+def test_a_class_for_which_nobody_waits_is_let_go_whole() -> None:
+    free = ClassRow(served=7)
+    world, runner, names = two_classes(gpu=BEFORE)
+    world.now -= 1  # the listener has not waited for half a minute
+    t = settled(world)
+    holding.taken(t, t.state.runners[runner])
+    assert t.state.classes[names["gpu"]] == free
+    t.put_class(names["gpu"], BEFORE)
+    holding.review(t, t.state.index.groups[names["gpu"]])
+    assert t.state.classes[names["gpu"]] == free
+
+
+def test_a_runner_that_is_only_on_its_way_does_not_wait() -> None:
+    world, runner, names = two_classes(gpu=BEFORE)
+    rows = world.core.state.runners
+    rows[runner] = replace(rows[runner], state=S.STARTING, listening=None)
+    t = settled(world)
+    holding.review(t, t.state.index.groups[names["gpu"]])
+    assert not t.state.classes[names["gpu"]].held
+
+
+def test_a_class_that_is_not_held_is_left_alone() -> None:
+    world, _, names = two_classes()
+    world.now -= 1
+    t = settled(world)
+    holding.review(t, t.state.index.groups[names["gpu"]])
+    assert t.step().changed == ()
+
+
+def test_a_class_is_held_with_nothing_allowed_and_it_is_said() -> None:
+    world, runner, names = two_classes(plain=replace(BEFORE, held=False))
+    t = settled(world)
+    holding.untaken(t, t.state.runners[runner])
+    assert t.state.classes[names["plain"]] == ClassRow(served=7, held=True)
+    said = {(note.text, dict(note.fields)["job_class"]) for note in t.step().notes}
+    assert ("the forge may be holding back", names["plain"]) in said
+
+
+def test_a_class_is_held_only_for_a_job_that_has_waited_as_long() -> None:
+    """The first class has a job that came just now, and the next one a job that waits as the listener does."""
+    world, runner, names = two_classes()
+    jobs = world.core.state.jobs
+    jobs[key(2)] = replace(jobs[key(2)], first_seen=world.now - 30 * SECOND + 1)
+    t = settled(world)
+    holding.untaken(t, t.state.runners[runner])
+    assert not t.state.classes[names["gpu"]].held
+    assert t.state.classes[names["plain"]].held
+
+
+def test_a_dispatch_takes_a_credit_and_the_class_its_place_behind_the_others() -> None:
+    world, _, names = two_classes(plain=BEFORE)
+    t = settled(world)
+    holding.spend(t, t.state.index.groups[names["plain"]])
+    first = t.state.classes[names["plain"]]
+    holding.spend(t, t.state.index.groups[names["gpu"]])
+    second = t.state.classes[names["gpu"]]
+    assert (first.credits, second.credits) == (2, 0)
+    assert first.served < second.served

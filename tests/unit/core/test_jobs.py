@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,9 @@ from hypothesis import strategies as st
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
+from ephemerd.core import jobs
+from ephemerd.core.turn import Turn
+from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus, JobReport, JobStatus, Told
 from ephemerd.domain.pool import Policy
 from ephemerd.domain.runner import RunnerState
@@ -18,6 +22,7 @@ from ephemerd.domain.verdict import Sign
 from tests.unit.core.world import (
     APP,
     DAY,
+    HOUR,
     LABELS,
     LIB,
     MINUTE,
@@ -538,3 +543,201 @@ def test_a_report_that_answers_late_leaves_an_ended_job_as_it_is() -> None:
     world.wait(SECOND)
     world.feed(ev.JobLookedUp(key(1), 1, report(1, ForgeStatus.QUEUED)))
     assert world.job(1) == before
+
+
+# what is kept of a job, and what a report leaves alone
+
+
+def turn(world: World) -> Turn:
+    return Turn(world.core.state, world.now)
+
+
+def test_a_report_that_changes_nothing_still_concerns_its_job() -> None:
+    world = closed()
+    world.completed(1)
+    assert world.completed(1).subjects == (str(key(1)),)
+
+
+def test_a_scope_of_which_no_pool_is_configured_any_more_is_ignored() -> None:
+    world = closed()
+    world.feed(ev.Reconfigured("ann", replace(world.setup, pools=())))
+    world.queued(1)
+    assert key(1) not in world.core.state.jobs
+
+
+def test_a_conclusion_that_was_not_told_is_unknown() -> None:
+    world = closed()
+    world.queued(1)
+    for number in (1, 2):  # 2 is heard of for the first time
+        world.told(report(number, S.COMPLETED))
+    assert world.job(1).conclusion == "unknown"
+    assert world.counter("jobs_finished_total|conclusion=unknown|pool=") == 2
+
+
+@pytest.mark.parametrize("status", [S.QUEUED, S.WAITING])
+def test_a_job_that_is_told_of_again_is_confirmed_and_begins_anew_to_be_missed(status: ForgeStatus) -> None:
+    world = closed()
+    world.told(report(1, status))
+    row = replace(world.job(1), missing=world.now)
+    world.core.state.jobs[key(1)] = row
+    world.now += SECOND
+    world.told(report(1, status))
+    world.told(report(1, S.QUEUED))
+    assert (world.job(1).missing, world.job(1).confirmed) == (None, world.now)
+
+
+def test_waiting_again_is_a_confirmation_and_so_is_the_answer_that_it_waits() -> None:
+    world = closed()
+    world.told(report(1, S.WAITING))
+    world.now += SECOND
+    world.told(report(1, S.WAITING))
+    assert world.job(1).confirmed == world.now
+    world.queued(2)
+    world.now += SECOND
+    world.told(report(2, S.WAITING), Told.LOOKUP)
+    assert (world.job(2).status, world.job(2).confirmed) == (JobStatus.WAITING, world.now)
+
+
+def test_a_running_job_that_is_found_begins_anew_to_be_missed() -> None:
+    world = closed()
+    world.queued(1)
+    world.in_progress(1)
+    row = replace(world.job(1), missing=world.now, asked=world.now, asking="gone", token=7)
+    world.core.state.jobs[key(1)] = row
+    world.feed(ev.JobLookedUp(key(1), 7, report(1, S.IN_PROGRESS)))
+    assert world.job(1).missing is None
+
+
+def test_a_job_that_begins_needs_no_leave_any_more() -> None:
+    world = closed()
+    world.queued(1)
+    world.core.state.jobs[key(1)] = replace(world.job(1), waived=True)
+    world.in_progress(1)
+    assert not world.job(1).waived
+
+
+def test_not_found_is_no_answer_that_vouches_for_another_not_found() -> None:
+    world = World(pool(max_concurrent=0), lists=False)
+    world.queued(1)
+    world.feed(ev.JobLookedUp(key(1), 0, missing=True))
+    assert world.core.state.scope(APP).answered is None
+
+
+# an end that names nobody
+
+
+def running(world: World) -> RunnerId:
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    assert world.runner(name).state is RunnerState.RUNNING
+    return name
+
+
+def test_an_end_that_names_nobody_is_the_end_for_the_runner_that_was_named_before() -> None:
+    world = World()
+    name = running(world)
+    world.completed(1)
+    assert world.runner(name).state is RunnerState.FINISHING
+    assert world.job(1).runner == name, "the name that was told stays"
+
+
+@pytest.mark.parametrize("said", [{"runner_name": "somebody-elses"}, {"runner_id": 4711}])
+def test_an_end_that_names_somebody_else_is_not(said: dict[str, Any]) -> None:
+    world = World()
+    name = running(world)
+    world.told(report(1, S.COMPLETED, conclusion="success", **said))
+    assert world.runner(name).state is RunnerState.RUNNING
+
+
+def test_an_end_that_names_nobody_comes_when_its_runner_is_long_forgotten() -> None:
+    world = World()
+    name = running(world)
+    turn(world).drop_runner(world.runner(name))
+    world.completed(1)
+    assert world.job(1).status is JobStatus.DONE
+
+
+# questions
+
+
+def test_only_what_a_listing_should_have_shown_is_asked_about_the_longest_unconfirmed_first() -> None:
+    world = World(pool(max_concurrent=0), lists=False)
+    world.queued(1, 2, 3, 4, 5)
+    since = world.now + 10 * SECOND
+    rows: dict[int, dict[str, Any]] = {
+        1: {"confirmed": since - 1},
+        2: {"confirmed": since},
+        3: {"since": since},
+        4: {"asked": since - 1, "asking": "name"},
+        5: {"confirmed": since - 2},
+    }
+    for number, changes in rows.items():
+        world.core.state.jobs[key(number)] = replace(world.job(number), **changes)
+    t = turn(world)
+    jobs.ask_unlisted(t, APP, since)
+    assert [command.job for command in of(t.step().commands, cm.LookUpJob)] == [key(5), key(1)]
+    assert world.job(5).asking == "unlisted"
+
+
+@pytest.mark.parametrize(("since", "waived"), [(None, True), (HOUR, True), (HOUR - 1, False)])
+def test_what_cannot_be_confirmed_is_let_through_once_an_hour(since: int | None, waived: bool) -> None:
+    world = closed()
+    world.queued(1)
+    unconfirmed = None if since is None else world.now - since
+    t = turn(world)
+    jobs.waive(t, t.change_job(world.job(1), unconfirmed=unconfirmed))
+    assert world.job(1).waived is waived
+    assert world.job(1).not_before == (0 if waived else world.now + MINUTE)
+
+
+def test_a_question_that_is_answered_or_times_out_reserves_nothing_any_more() -> None:
+    world = closed()
+    world.queued(1, 2)
+    for number in (1, 2):
+        row = replace(world.job(number), asked=world.now, asking="unlisted", pool="small", token=7)
+        world.core.state.jobs[key(number)] = row
+    world.feed(ev.JobLookedUp(key(1), 7, fault=NO_ANSWER))
+    world.now += 15 * SECOND
+    jobs.due(turn(world), world.job(2))
+    for number in (1, 2):
+        row = world.job(number)
+        assert (row.asked, row.asking, row.pool) == (None, "", "")
+
+
+def test_a_job_that_was_missed_within_the_minute_is_asked_about_when_the_minute_is_over() -> None:
+    world = closed()
+    world.queued(1)
+    missed = world.now
+    world.feed(ev.JobLookedUp(key(1), 0, missing=True))
+    world.now += 20 * SECOND
+    world.feed(ev.JobLookedUp(key(1), 0, missing=True))
+    assert world.job(1).ask_again == missed + MINUTE
+
+
+# who is served anew
+
+
+def remade(world: World, name: RunnerId) -> int | None:
+    jobs.remake(turn(world), world.runner(name))
+    found = world.core.state.jobs.get(key(1))
+    return found.remade if found is not None else None
+
+
+def test_only_a_job_that_still_waits_is_served_anew() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    assert remade(world, name) == world.now
+    world = World()
+    name = running(world)
+    assert remade(world, name) is None
+    del world.core.state.jobs[key(1)]
+    assert remade(world, name) is None
+
+
+@pytest.mark.parametrize(("age", "kept"), [(8 * DAY - 1, True), (8 * DAY, False)])
+def test_a_finished_job_is_forgotten_at_the_end_of_its_time(age: int, kept: bool) -> None:
+    world = closed()
+    world.completed(1)
+    world.now += age
+    jobs.prune(turn(world))
+    assert (key(1) in world.core.state.jobs) is kept

@@ -130,3 +130,47 @@ def test_a_chain_is_shifted_as_often_as_it_takes():
     edges = {"0": ("r",), "a": ("p", "q"), "b": ("q", "r"), "c": ("p", "r"), "d": ("p", "r")}
     flow = match({"0": 1, "a": 2, "b": 2, "c": 1, "d": 1}, {"p": 4, "q": 2, "r": 1}, edges)
     assert flow == {("0", "r"): 1, ("a", "p"): 2, ("b", "q"): 2, ("c", "p"): 1, ("d", "p"): 1}
+
+
+def test_a_chain_takes_no_more_than_there_is_to_serve():
+    """The pool at its end has more left than is wanted: one unit moves there, not all of them."""
+    edges = {"0": ("r",), "a": ("p", "q"), "b": ("q", "r"), "c": ("p", "r"), "d": ("p", "r")}
+    flow = match({"0": 1, "a": 2, "b": 1, "c": 1, "d": 1}, {"p": 9, "q": 2, "r": 1}, edges)
+    assert flow == {
+        ("0", "r"): 1,
+        ("a", "q"): 1,
+        ("a", "p"): 1,
+        ("b", "q"): 1,
+        ("c", "p"): 1,
+        ("d", "p"): 1,
+    }
+
+
+def test_a_chain_gives_no_more_than_the_pool_at_its_end_has():
+    edges = {"0": ("r",), "a": ("p", "q"), "b": ("q", "r"), "c": ("p", "r"), "d": ("p", "r")}
+    flow = match({"0": 1, "a": 2, "b": 2, "c": 1, "d": 1}, {"p": 3, "q": 2, "r": 1}, edges)
+    used = {pool: sum(units for (_, via), units in flow.items() if via == pool) for pool in "pqr"}
+    assert used == {"p": 3, "q": 2, "r": 1}
+
+
+def test_a_class_that_holds_two_pools_of_a_chain_is_walked_through_once():
+    """b is served by moving one of a's from q to p; a's other one, in s, leads nowhere, and not back."""
+    edges = {"a": ("q", "s", "p"), "b": ("q", "r", "t"), "c": ("r",), "d": ("t",), "e": ("p",), "f": ("p",)}
+    demand = {"a": 2, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1}
+    flow = match(demand, {"p": 3, "q": 1, "r": 1, "s": 1, "t": 1}, edges)
+    assert (flow["b", "q"], flow["a", "s"], flow["a", "p"]) == (1, 1, 1)
+    assert sum(flow.values()) == 7
+
+
+def test_a_pool_without_supply_makes_no_class_flexible():
+    """b has one pool to go to, a would have had another: b is served."""
+    edges = {"a": ("p", "r"), "b": ("p", "empty"), "c": ("r",)}
+    assert match(dict.fromkeys(edges, 1), {"p": 1, "r": 1, "empty": 0}, edges) == {
+        ("b", "p"): 1,
+        ("c", "r"): 1,
+    }
+
+
+def test_a_class_without_demand_keeps_no_pool_for_itself():
+    edges = {"a": ("p", "q"), "none": ("p",)}
+    assert match({"a": 1, "none": 0}, {"p": 1, "q": 1}, edges) == {("a", "p"): 1}

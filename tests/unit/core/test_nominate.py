@@ -16,8 +16,8 @@ from ephemerd.core.turn import Turn
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus, JobReport
-from ephemerd.domain.pool import Host, Policy, Setup
-from ephemerd.domain.runner import FenceAnswer, Order, Rule
+from ephemerd.domain.pool import Host, Policy, Pool, Setup
+from ephemerd.domain.runner import Fence, FenceAnswer, GatePhase, GateRun, Order, Rule, RunnerState
 from ephemerd.domain.verdict import Sign
 from tests.unit.core.build import (
     BUSY,
@@ -28,6 +28,7 @@ from tests.unit.core.build import (
     MINUTE,
     SCOPE,
     SECOND,
+    START,
     UNKNOWN,
     World,
     pool,
@@ -218,13 +219,13 @@ def warm(**changes):
     first, second = world.listening(), world.listening()
     world.discharge(first)
     world.discharge(second)
-    keep_one(world, **changes)
+    keep_spares(world, **changes)
     return world, first, second
 
 
-def keep_one(world: World, **changes) -> None:
-    """From now on the pool keeps a spare; there is one, so none is made."""
-    world.setup = Setup((pool(min_idle=1, **changes),), (Host("local", 4),), Policy())
+def keep_spares(world: World, **changes) -> None:
+    """From now on the pool keeps spares; there are as many already, so none is made."""
+    world.setup = Setup((pool(**({"min_idle": 1} | changes)),), (Host("local", 4),), Policy())
     world.handle(ev.Reconfigured("ann", world.setup))
 
 
@@ -780,7 +781,7 @@ def test_one_whose_fence_was_sent_is_no_spare_that_is_kept():
     """It is no supply any more, so another one takes its place among the pool's spares."""
     world = World()
     name = world.spare()
-    keep_one(world)
+    keep_spares(world)
     world.wait(MINUTE)
     assert world.rules(name) is None
     world.handle(ev.CordonOrdered("ann", ev.Target.ALL))
@@ -798,3 +799,217 @@ def test_no_rule_nominates_what_has_no_end_to_give(make):
     name = getattr(world, make)()
     row = replace(world.row(name), order_given=Order("ann", "cleaning up", even_if_busy=True, at=1))
     assert nominee(Turn(world.core.state, world.now), row) is None
+
+
+# rules asked directly, each beside its edge
+
+
+def asked(world: World, name: RunnerId, **changes: Any) -> Rule | None:
+    """Which rule nominates the runner as it stands, or with some fields changed."""
+    found = nominee(Turn(world.core.state, world.now), replace(world.row(name), **changes))
+    return found[0] if found is not None else None
+
+
+def unswept(*pools: Pool, **settings: Any) -> World:
+    """A world without sweeps: what is found, is found at the moment that was set for it."""
+    policy = Policy(nominate_every=10 * DAY, reconcile_every=10 * DAY, **settings)
+    return World(*pools, policy=policy, slots=1)
+
+
+def test_overdue_from_its_jobs_timeout_on_and_again_when_the_listener_did_not_stop():
+    world = unswept(pool(job_timeout=2 * HOUR), overdue_grace=7 * MINUTE)
+    name = world.running()
+    world.wait(2 * HOUR - 1)
+    assert world.rules(name) is None
+    world.wait(1)
+    assert world.rules(name) == "overdue"
+    world.probed(name, BUSY)
+    assert world.row(name).stopping == world.now
+    world.wait(7 * MINUTE - 1)
+    assert world.rules(name) is None
+    world.wait(1)
+    assert world.rules(name) == "overdue"
+
+
+def test_a_job_that_is_over_is_not_overdue_however_long_it_ran():
+    world = World(pool(job_timeout=MINUTE))
+    name = world.finishing()
+    world.now += 59 * SECOND
+    assert asked(world, name, hard=world.now - HOUR) is None
+    assert asked(world, name, hard=world.now - HOUR, state=RunnerState.RUNNING) is Rule.OVERDUE
+
+
+def test_spent_by_the_fence_alone_where_it_was_missed_twice():
+    world = World()
+    name = world.listening()
+    missed = replace(world.row(name).fence, missing_again=world.now)
+    assert asked(world, name, fence=missed) is Rule.SPENT
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [({}, Rule.EXPIRED), ({"leak": START}, None), ({"hard": START}, None)],
+    ids=["kept", "leaked", "bound"],
+)
+def test_one_that_a_second_look_kept_expires_after_the_grace_unless_something_speaks_for_it(changes, rule):
+    world = World()
+    name = world.stuck()
+    quiet = {"hard": None, "soft_last": None, "over": None, "leak": None, "fence": Fence(), "adopted": False}
+    kept = quiet | changes
+    since = world.row(name).since
+    world.now = since + 10 * MINUTE - 1
+    assert asked(world, name, **kept) is None
+    world.now += 1
+    assert asked(world, name, **kept) is rule
+
+
+@pytest.mark.parametrize(("grace", "rule"), [(10 * SECOND, Rule.EXPIRED), (30 * SECOND, None)])
+def test_a_matched_runner_is_looked_up_before_it_expires_where_the_grace_leaves_time_for_it(grace, rule):
+    world = World(pool(orphan_grace=grace), answers=False)
+    name = world.listening()
+    world.now += grace
+    assert asked(world, name) is rule
+    assert asked(world, name, lost=world.now) is Rule.EXPIRED, "a look-up that missed it is one"
+
+
+def test_two_spares_are_kept_where_two_are_wanted_and_a_matched_runner_is_none_of_them():
+    world = World()
+    names = [world.listening() for _ in range(4)]
+    keep_spares(world, min_idle=2)
+    for name in names[1:]:
+        world.discharge(name)
+    world.wait(30 * SECOND)
+    assert [world.rules(name) for name in names] == [None, None, None, "surplus"]
+
+
+def test_the_reason_of_a_displacement_is_said():
+    world, name = rivals()
+    world.queue(("arm",))
+    world.wait(MINUTE)
+    assert "waits for its slot" in reason(world, name)
+
+
+def test_displaced_at_its_moment_without_a_sweep_and_a_minute_after_a_sign_lapsed():
+    pools = pool(surplus_grace=DAY, orphan_grace=DAY), pool("arm", labels=("arm",))
+    world = unswept(*pools)
+    name = world.listening()
+    world.queue(("arm",))
+    world.wait(MINUTE - 1)
+    assert world.rules(name) is None
+    world.wait(1)
+    assert world.rules(name) == "displaced"
+    world = unswept(*pools)
+    name = world.listening()
+    world.queue(("arm",))
+    world.core.state.runners[name] = replace(world.row(name), token=77)
+    world.handle(ev.RunnerLookedUp(name, 77, busy=True, connected=True))
+    world.wait(16 * MINUTE - 1)
+    assert (world.state(name), world.rules(name)) == ("listening", None)
+    world.wait(1)
+    assert world.rules(name) == "displaced"
+
+
+def test_a_pool_that_is_configured_no_more_displaces_nobody():
+    world, name = rivals()
+    world.queue(("arm",))
+    world.now += 2 * MINUTE
+    assert asked(world, name) is Rule.DISPLACED
+    pools = world.core.state.pools
+    pools["arm"] = replace(pools["arm"], configured=False)
+    assert asked(world, name) is None
+
+
+def test_one_unit_that_two_pools_could_serve_displaces_one_runner():
+    world = World(pool(surplus_grace=DAY), pool("a", labels=("arm",)), pool("b", labels=("arm",)), slots=2)
+    names = [world.listening(), world.listening()]
+    world.wait(2 * MINUTE)
+    world.queue(("arm",))
+    world.handle(ev.SweepOrdered())
+    assert [world.rules(name) for name in names].count("displaced") == 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "state", "gives_way"),
+    [
+        (Rule.DISPLACED, "listening", True),
+        (Rule.FINISHED, "listening", False),
+        (Rule.FINISHED, "retiring", True),
+    ],
+)
+def test_whoever_leaves_for_certain_gives_way(rule, state, gives_way):
+    """One unit of demand waits. One that the gate only looks at for another reason may well stay."""
+    world = World(
+        pool("aside", labels=("aside",), host="other"),
+        pool(surplus_grace=DAY),
+        pool("arm", labels=("arm",)),
+        slots=2,
+    )
+    first, second = world.listening(), world.listening()
+    world.now += 2 * MINUTE
+    world.queue(("arm",))
+    assert asked(world, first) is Rule.DISPLACED
+    run = GateRun(1, rule, "", GatePhase.PROBING, world.now, 0, 0, world.now + MINUTE)
+    row = replace(world.row(second), gate=run, state=RunnerState(state))
+    world.core.state.runners[second] = row
+    assert asked(world, first) is (None if gives_way else Rule.DISPLACED)
+
+
+def test_a_listener_on_a_host_that_is_configured_no_more_goes():
+    world = World()
+    name = world.listening()
+    assert asked(world, name) is None
+    hosts = world.core.state.hosts
+    hosts["local"] = replace(hosts["local"], configured=False)
+    assert asked(world, name) is Rule.CORDONED
+
+
+def test_each_rule_of_a_listener_is_found_at_its_moment_without_a_sweep():
+    world = unswept(pool(surplus_grace=DAY, orphan_grace=HOUR))
+    name = world.spare()
+    world.wait(HOUR - 1)
+    assert world.rules(name) is None
+    world.wait(1)
+    assert world.rules(name) == "expired"
+
+
+def test_a_hung_runner_expires_at_its_moment_counted_from_when_it_began_to_listen():
+    world = unswept(pool(surplus_grace=DAY, orphan_grace=HOUR))
+    name = world.assigned()
+    world.discharge(name)
+    world.wait(HOUR - 1)
+    assert (world.state(name), world.rules(name)) == ("listening", None)
+    world.wait(1)
+    assert world.rules(name) == "expired"
+
+
+def test_a_spare_that_is_kept_expires_at_its_greatest_age_without_a_sweep():
+    world = unswept(pool(min_idle=1, surplus_grace=0), max_idle_age=2 * DAY)
+    (name,) = world.core.state.runners
+    world.handle(ev.Registered(name, 1))
+    world.handle(ev.EnvironmentStarted(name, f"env-{name}"))
+    world.sign(name, Sign.LISTENING)
+    world.wait(2 * DAY - 1)
+    assert world.rules(name) is None
+    world.wait(1)
+    assert world.rules(name) == "expired"
+
+
+def test_a_runner_whose_job_is_over_is_nominated_at_its_moment_without_a_sweep():
+    world = unswept(exit_grace=42 * SECOND)
+    name = world.finishing()
+    world.wait(42 * SECOND - 1)
+    assert world.rules(name) is None
+    world.wait(1)
+    assert world.rules(name) == "finished"
+
+
+def test_what_rested_after_a_start_is_found_at_its_moment_without_a_sweep():
+    world = unswept(pool(surplus_grace=0))
+    name = world.listening()
+    world.restart(after=SECOND)
+    world.probed(name)
+    world.discharge(name)
+    world.wait(10 * MINUTE - 1)
+    assert world.rules(name) is None
+    world.wait(1)
+    assert world.rules(name) in ("expired", "surplus")

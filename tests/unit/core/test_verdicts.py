@@ -13,9 +13,10 @@ from ephemerd.core.events import (
     RunnerLookedUp,
 )
 from ephemerd.core.evolve import replace
+from ephemerd.core.index import is_supply
 from ephemerd.core.verdicts import of_fence, of_flag
 from ephemerd.domain.ids import RunnerId
-from ephemerd.domain.runner import FenceAnswer
+from ephemerd.domain.runner import FenceAnswer, GatePhase
 from ephemerd.domain.verdict import Sign, Verdict, Via
 from tests.unit.core.build import BUSY, IDLE, MINUTE, RETRY, SECOND, UNKNOWN, World, report
 
@@ -48,7 +49,7 @@ def test_flag_is_evidence_of_busy_alone(answer, verdict, words):
         (FenceAnswer.REFUSED, None, Verdict.BUSY, "refused"),
         (FenceAnswer.NOT_FOUND, None, Verdict.UNKNOWN, "is not found"),
         (FenceAnswer.NO_ANSWER, RETRY, Verdict.UNKNOWN, "timed out"),
-        (FenceAnswer.NO_ANSWER, None, Verdict.UNKNOWN, "no answer"),
+        (FenceAnswer.NO_ANSWER, None, Verdict.UNKNOWN, "got no answer: no answer"),
     ],
 )
 def test_fence_as_evidence(answer, fault, verdict, words):
@@ -156,3 +157,140 @@ def test_removal_without_an_answer_does_not_slow_down_what_comes_after():
     row = answer(world, name, FenceAnswer.NO_ANSWER, RETRY)
     assert row.unregister
     assert row.fence.retry - world.now <= MINUTE
+
+
+def test_not_found_by_a_scope_that_does_not_answer_takes_nothing_back():
+    """A token that lost its access is told "not found" of everything: the registration may well be there."""
+    world = World(answers=False)
+    name = left_over(world)
+    world.now += 2 * MINUTE
+    assert answer(world, name, FenceAnswer.NOT_FOUND).unregister
+    world.vouch()
+    assert not answer(world, name, FenceAnswer.NOT_FOUND).unregister
+
+
+# what is remembered of the answers to a deregistration
+
+
+def told(world, name, said, fault=None):
+    """The forge answers a deregistration that no pass through the gate waits for (any more)."""
+    world.handle(FenceAnswered(name, 9001, 0, said, fault))
+    return world.row(name).fence
+
+
+def test_pause_after_no_answer_doubles_up_to_a_minute():
+    world = World()
+    name = world.listening()
+    pauses = []
+    for _ in range(7):
+        fence = told(world, name, FenceAnswer.NO_ANSWER, RETRY)
+        pauses.append((fence.retry - world.now) // SECOND)
+    assert pauses == [2, 4, 8, 16, 32, 60, 60]
+
+
+def test_not_found_told_twice_within_a_minute_is_once():
+    world = World(answers=False)
+    name = world.listening()
+    world.vouch()
+    assert told(world, name, FenceAnswer.NOT_FOUND).missing == world.now
+    world.now += MINUTE - 1
+    world.vouch()
+    assert told(world, name, FenceAnswer.NOT_FOUND).missing_again is None
+    world.now += 1
+    assert told(world, name, FenceAnswer.NOT_FOUND).missing_again == world.now
+
+
+@pytest.mark.parametrize("said", [FenceAnswer.REFUSED, FenceAnswer.NOT_FOUND])
+def test_whoever_answered_is_not_asked_again_within_a_minute(said):
+    """The job of the runner is over and it is nominated again and again: the forge is spared."""
+    world = World()
+    name = world.finishing()
+    world.wait(MINUTE)
+    world.probed(name)
+    world.vouch()
+    world.fenced(name, said)
+    answered = world.now
+    while len(world.commands(Deregister, name)) == 1 and world.now < answered + 5 * MINUTE:
+        run = world.row(name).gate
+        if run is not None and run.phase is GatePhase.PROBING:
+            world.probed(name)
+        else:
+            world.wait(SECOND)
+    assert MINUTE <= world.now - answered < 2 * MINUTE
+
+
+# what a probe saw, once more
+
+
+def test_an_offer_that_a_probe_saw_is_an_offer_of_the_runners_own_files():
+    """Nothing followed: it hangs, and is no supply when the sign lapses."""
+    world = World()
+    name = world.listening()
+    looked(world, name, report(offered_at=world.now))
+    world.wait(15 * MINUTE)
+    assert world.state(name) == "listening"
+    assert not is_supply(world.row(name))
+
+
+def test_an_announcement_that_has_its_end_binds_nobody():
+    world = World()
+    name = world.listening()
+    looked(world, name, report(announced_at=world.now - 2, ended_at=world.now - 1))
+    assert (world.row(name).hard, world.state(name)) == (None, "listening")
+
+
+def test_an_announcement_that_is_known_is_no_new_sign():
+    """Each sign stops a pass through the gate: what is told again must not."""
+    world = World()
+    name = world.listening()
+    looked(world, name, report(announced_at=5))
+    before = world.row(name).signs
+    looked(world, name, report(announced_at=5))
+    assert world.row(name).signs == before
+
+
+def test_an_offer_is_latched_in_whatever_state_it_is_seen():
+    world = World()
+    name = world.listening()
+    world.sign(name, Sign.ENDED)
+    assert (world.state(name), world.row(name).hard) == ("finishing", None)
+    looked(world, name, report(offered_at=world.now))
+    assert world.row(name).soft == world.now
+
+
+# the forge's flag against what was seen
+
+
+def flagged(world, name):
+    """The forge shows the runner as not busy; how often was that counted as wrong?"""
+    world.core.state.runners[name] = replace(world.row(name), token=77)
+    world.handle(RunnerLookedUp(name, 77, busy=False, connected=True))
+    return world.counter("flag_contradictions_total|pool=linux")
+
+
+def test_flag_is_wrong_where_a_worker_was_seen_a_minute_ago_and_not_before():
+    world = World()
+    name = world.running()
+    world.now += MINUTE - 1
+    assert flagged(world, name) == 0
+    world.now += 1
+    assert flagged(world, name) == 1
+
+
+def test_flag_may_be_right_where_no_worker_was_seen_or_the_job_is_over():
+    world = World()
+    announced, over = world.listening(), world.finishing()
+    world.sign(announced, Sign.ANNOUNCED, "Running job: build")
+    world.now += 10 * MINUTE
+    assert world.state(announced) == "running"
+    assert flagged(world, announced) == 0
+    assert flagged(world, over) == 0
+
+
+def test_what_is_logged_of_a_destruction_names_its_rule_and_its_fence():
+    world = World()
+    name = world.settled()
+    world.probed(name)
+    (note,) = [note for note in world.step.notes if note.text == "destroying orphaned runner"]
+    fields = dict(note.fields)
+    assert (fields["rule"], fields["fence"]) == ("surplus", "accepted")

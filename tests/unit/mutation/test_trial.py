@@ -37,7 +37,7 @@ def test_given_other_code_a_function_does_another_thing(monkeypatch: pytest.Monk
     mutant = change_of("decision", "age_of: return 0 => return 1")
     function = decision.age_of
     monkeypatch.setattr(function, "__code__", function.__code__)  # given back at the end
-    trial.give(mutant, trial.functions())
+    trial.give(mutant, trial.changed(mutant), trial.functions())
     assert decision.age_of is function
     assert function(Verdict.IDLE, None, 5) == 1  # type: ignore[arg-type]  # nothing of it is read
 
@@ -62,11 +62,11 @@ def test_a_change_at_import_is_made_by_the_import() -> None:
 
 OWN, OTHER = "tests/unit/core/test_line.py", "tests/unit/core/test_jobs.py"
 SECONDS = {
-    f"{OWN}::test_slow": 1.5,
-    f"{OWN}::test_quick": 0.5,
-    f"{OTHER}::test_near": 0.25,
-    f"{OTHER}::test_far": 0.125,
-    f"{OTHER}::test_long": 0.75,
+    f"{OWN}::test_slow": 0.75,
+    f"{OWN}::test_quick": 0.25,
+    f"{OTHER}::test_near": 0.125,
+    f"{OTHER}::test_far": 0.0625,
+    f"{OTHER}::test_long": 0.375,
     f"{OWN}::test_endless": trial.SLOW + 1,
 }
 
@@ -86,9 +86,9 @@ def trials(tmp_path: Path, seconds: float | None) -> tuple[trial.Trials, Mutant]
     ("seconds", "chosen"),
     [
         (None, ["test_quick", "test_slow", "test_near", "test_long"]),
-        (2.25, ["test_quick", "test_slow", "test_near"]),
-        (1.5, ["test_quick", "test_near", "test_long"]),
-        (0.3, ["test_near"]),
+        (1.125, ["test_quick", "test_slow", "test_near"]),
+        (0.75, ["test_quick", "test_near", "test_long"]),
+        (0.15, ["test_near"]),
     ],
 )
 def test_own_tests_come_first_and_the_quick_ones_before_the_slow(
@@ -99,7 +99,7 @@ def test_own_tests_come_first_and_the_quick_ones_before_the_slow(
 
 
 def test_what_noticed_a_change_of_the_function_is_tried_first_the_next_time(tmp_path: Path) -> None:
-    found, change = trials(tmp_path, 2.25)
+    found, change = trials(tmp_path, 1.125)
     before = found.tests_for(change)
     found.hits[change.module, change.function].update({f"{OTHER}::test_near": 1, f"{OTHER}::test_long": 9})
     after = found.tests_for(change)
@@ -125,6 +125,12 @@ def test_what_changed_files_reach_takes_the_place_of_what_they_reached() -> None
         "seconds": {f"{OTHER}::b": 2.0, f"{OWN}::a": 3.0},
         "lines": {"line": {"5": [f"{OTHER}::b"], "6": [f"{OWN}::a"], "7": [f"{OWN}::a"]}},
     }
+
+
+def test_what_tests_reach_is_packed_and_back_and_only_what_is_wanted() -> None:
+    reach = {"seconds": {"a": 1.0, "b": 2.0}, "lines": {"line": {"5": ["b", "a"]}, "jobs": {"7": ["b"]}}}
+    assert trial.unpacked(trial.packed(reach), ["line", "jobs"]) == reach
+    assert trial.unpacked(trial.packed(reach), ["jobs"])["lines"] == {"jobs": {"7": ["b"]}}
 
 
 def spin() -> None:
