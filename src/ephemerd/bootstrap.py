@@ -11,21 +11,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ephemerd import __version__
-from ephemerd.adapters.forges.github import (
-    make_app_hook_admin,
-    make_catalogue,
-    make_delivery_logs,
-    make_forge,
-    make_hook_admin,
-    make_webhooks,
-)
-from ephemerd.adapters.forges.github.doctor import diagnose as look_at_forge
+from ephemerd.adapters.forges.github import make_catalogue
 from ephemerd.adapters.stores import sqlite
 from ephemerd.adapters.stores.sqlite import SqliteStore, open_journal
 from ephemerd.adapters.system.applications import ApplicationShelf
@@ -54,19 +46,14 @@ from ephemerd.app.trail import RESULTS
 from ephemerd.app.writer import Unbootable
 from ephemerd.config import reload
 from ephemerd.config.effective import Effective, Examined
-from ephemerd.config.environment import needs_application
 from ephemerd.config.findings import Code, Finding, errors
 from ephemerd.config.units import listen_address, store_path
-from ephemerd.domain.ids import Scope
 from ephemerd.domain.pool import SECOND
+from ephemerd.joining import delivery_logs, downloads, make_forges, shelf_of, verifiers
 from ephemerd.placing import Placing
-from ephemerd.ports.applications import Unpacked
 from ephemerd.ports.errors import Broken, Denied, NewerStore, PortError, StoreHeld
-from ephemerd.ports.forge import Forge
-from ephemerd.ports.hooks import AppHookAdmin, DeliveryLog, HookAdmin
 from ephemerd.ports.store import JournalEntry, Keep, Segment, SetAside, Store, StoreSize
 from ephemerd.ports.views import ChangeView, FindingView
-from ephemerd.ports.webhooks import Webhooks
 from ephemerd.web.access import Keys
 from ephemerd.web.api import Api
 from ephemerd.web.dashboard.routes import dashboard_pages
@@ -190,88 +177,6 @@ def _store_errors() -> Iterator[None]:
         raise StartError(Code.ENVIRONMENT, str(error), "run the newer version") from error
     except PortError as error:
         raise StartError(Code.ENVIRONMENT, error.detail, "do what it says, or name another file") from error
-
-
-async def look_at_forges(effective: Effective) -> list[FindingView]:
-    """Ask each forge what the daemon would need of it; changes nothing there. Each question has a deadline."""
-    try:
-        forges = _forges(effective)
-    except PortError as error:
-        code = Code.CREDENTIALS if isinstance(error, Denied) else Code.ENVIRONMENT
-        return [FindingView("problem", int(code), "forge", error.detail, "mend what it names")]
-    found: list[FindingView] = []
-    for name, forge in forges.items():
-        try:
-            scopes = [scope for scope in effective.scopes() if scope.forge == name]
-            found += await look_at_forge(forge, scopes)
-            found += await _look_at_applications(effective, name, forge)
-        finally:
-            await forge.close()
-    return found
-
-
-async def _look_at_applications(effective: Effective, name: str, forge: Forge) -> list[FindingView]:
-    """Ask a forge for the runner application of each scope that wants it, and compare it with what is at hand."""
-    shelf, found = _shelf(effective), list[FindingView]()
-    there = {one.key: one for one in await shelf.unpacked()}
-    wanted = dict.fromkeys(scope for scope in _wanted(effective).values() if scope.forge == name)
-    for scope in wanted:
-        where = f"runner.application for {scope.path}"
-        try:
-            offered = await make_catalogue(forge).offered(scope)
-        except PortError as error:
-            todo = "check the scope, the token's rights and this machine's network"
-            found.append(FindingView("problem", int(Code.ENVIRONMENT), where, error.detail, todo))
-            continue
-        platform = (shelf.system, shelf.architecture)
-        one = next((one for one in offered if (one.system, one.architecture) == platform), None)
-        if one is None:
-            what = f"the forge offers none for {' '.join(platform)}"
-            todo = "unpack one by hand and write its folder into runner.application"
-            found.append(FindingView("problem", int(Code.ENVIRONMENT), where, what, todo))
-        elif not one.checksum and not shelf.unverified:
-            what, todo = (
-                f"the forge states no checksum for {one.file}",
-                "set runner.download.unverified = true",
-            )
-            found.append(FindingView("problem", int(Code.CONFIGURATION), where, what, todo))
-        else:
-            hand = f"at hand: {_at_hand(there.values()) or 'none, so that the first start fetches it'}"
-            found.append(FindingView("ok", 0, where, f"the forge expects version {one.version}; {hand}", ""))
-    return found
-
-
-async def applications_at_hand(effective: Effective) -> str:
-    """Return in words which downloaded runner applications there are; "" where none is wanted or there."""
-    return _at_hand(await _shelf(effective).unpacked()) if _wanted(effective) else ""
-
-
-def _at_hand(found: Iterable[Unpacked]) -> str:
-    now = time.time()
-    return ", ".join(
-        f"{one.version} ({max(0, now - one.at / SECOND) / 86_400:.0f} days old)"
-        for one in sorted(found, key=lambda one: one.at)
-    )
-
-
-def _wanted(effective: Effective) -> dict[str, Scope]:
-    """Return the scope of each pool whose runner application is downloaded."""
-    settings = effective.settings
-    if settings.runner.application != "download":
-        return {}
-    return {
-        name: effective.scope_of(name) for name, pool in settings.pools.items() if needs_application(pool)
-    }
-
-
-def _shelf(effective: Effective) -> ApplicationShelf:
-    work_dir = effective.settings.runner.work_dir
-    assert work_dir is not None, "the effective configuration fills it in"
-    return ApplicationShelf(
-        work_dir.with_name("applications"),
-        user_agent=f"ephemerd/{__version__}",
-        unverified=effective.settings.runner.download.unverified,
-    )
 
 
 @dataclass(slots=True)
@@ -455,10 +360,10 @@ def _reloader(effective: Effective, parts: Parts, wishes: Wishes, manager: Notif
         compared = reload.compare(running, wanted)
         place = parts.placing.prepared(wanted, compared.setup)
         served = {pool.name: pool.scope for pool in compared.setup.pools}
-        applications = {name: served[name] for name in _wanted(wanted) if name in served}
+        applications = {name: served[name] for name in downloads(wanted) if name in served}
         held = parts.applications.held(applications)
         try:
-            hooks = _hooks(wanted, list(running.forges))
+            hooks = verifiers(wanted, list(running.forges))
         except PortError as error:
             refused = Finding(Code.CREDENTIALS, "webhook_secret", error.detail, "set the secret it names")
             return Prepared(None, findings=(*findings, _finding(refused)))
@@ -471,7 +376,7 @@ def _reloader(effective: Effective, parts: Parts, wishes: Wishes, manager: Notif
             place()
             parts.daemon.upkeep.keep = _keep(wanted)
             parts.intake.replace(hooks)
-            parts.catch_up.replace(_delivery_logs(wanted, parts.daemon.ports.forges))
+            parts.catch_up.replace(delivery_logs(wanted, parts.daemon.ports.forges))
             if not wishes.log_level:
                 set_level(wanted.settings.server.log_level)
 
@@ -510,8 +415,8 @@ def build(effective: Effective) -> Parts:
     metrics = Metrics(_known(effective))
     clock = ShellClock()
     try:
-        forges = _forges(effective)
-        hooks = _hooks(effective, list(effective.settings.forge))
+        forges = make_forges(effective)
+        hooks = verifiers(effective, list(effective.settings.forge))
     except Denied as error:
         raise StartError(Code.CREDENTIALS, error.detail, "set the secret it names") from error
     except Broken as error:
@@ -519,14 +424,14 @@ def build(effective: Effective) -> Parts:
     except PortError as error:
         raise StartError(Code.CONFIGURATION, error.detail, "correct the forge's settings") from error
     epoch = _Epoch()
-    shelf = _shelf(effective)
+    shelf = shelf_of(effective)
     applications = Applications(
         shelf,
         {
             name: make_catalogue(forge, ca_file=effective.settings.forge[name].ca_file)
             for name, forge in forges.items()
         },
-        _wanted(effective),
+        downloads(effective),
         now=clock.now,
         nowhere=shelf.folder / "none",
         every=effective.settings.runner.download.every / SECOND,
@@ -542,7 +447,7 @@ def build(effective: Effective) -> Parts:
     queries = Queries(daemon, __version__, applications)
     metrics.show(queries.snapshot)
     intake = Intake(hooks, daemon.inbox, metrics.meter)
-    catch_up = CatchUp(daemon, intake, _delivery_logs(effective, forges))
+    catch_up = CatchUp(daemon, intake, delivery_logs(effective, forges))
     daemon.accompany(catch_up)
     operator = Operator(daemon)
     return Parts(daemon, intake, queries, operator, metrics, placing, catch_up, applications, shelf)
@@ -571,83 +476,6 @@ def _store_path(effective: Effective) -> Path:
     url = effective.settings.server.store
     assert url is not None, "the effective configuration fills it in"
     return store_path(url)
-
-
-def _forges(effective: Effective) -> Mapping[str, Forge]:
-    """A credential's file is handed over by its path, so that a new one in it is found without a restart."""
-    forges: dict[str, Forge] = {}
-    for name, forge in effective.settings.forge.items():
-        app = forge.app_id is not None
-        inline = forge.private_key if app else forge.token
-        file = None if inline is not None else forge.private_key_file if app else forge.token_file
-        readable = file is not None and file.is_absolute()
-        given = (
-            "" if readable else (effective.private_key if app else effective.token)(name).get_secret_value()
-        )
-        forges[name] = make_forge(
-            name,
-            url=forge.url,
-            token="" if app else given,
-            token_file=file if readable and not app else None,
-            app_id=forge.app_id,
-            private_key=given if app else "",
-            private_key_file=file if readable and app else None,
-            runner_group=forge.runner_group,
-            ca_file=forge.ca_file,
-        )
-    return forges
-
-
-@asynccontextmanager
-async def hook_admins(effective: Effective) -> AsyncIterator[dict[str, HookAdmin]]:
-    """Make what looks after the hooks of each configured forge, by its name. Raises `PortError`s."""
-    forges = _forges(effective)
-    try:
-        yield {name: make_hook_admin(forge) for name, forge in forges.items()}
-    finally:
-        for forge in forges.values():
-            await forge.close()
-
-
-@asynccontextmanager
-async def app_hook_admins(effective: Effective) -> AsyncIterator[dict[str, AppHookAdmin]]:
-    """Make what looks after the App's hook of each forge whose hook that is, by its name. Raises `PortError`s."""
-    forges = _forges(effective)
-    try:
-        yield {
-            name: make_app_hook_admin(forge)
-            for name, forge in forges.items()
-            if effective.settings.forge[name].webhook_owner == "app"
-        }
-    finally:
-        for forge in forges.values():
-            await forge.close()
-
-
-def _delivery_logs(effective: Effective, forges: Mapping[str, Forge]) -> list[DeliveryLog]:
-    """Make what reads back the deliveries of the hooks that tell us of jobs."""
-    logs: list[DeliveryLog] = []
-    for name, settings in effective.settings.forge.items():
-        if settings.discovery != "webhook" or name not in forges:
-            continue
-        scopes = tuple(scope for scope in effective.scopes() if scope.forge == name)
-        app = settings.webhook_owner == "app"
-        found = make_delivery_logs(forges[name], scopes, url=settings.webhook_url, app=app)
-        if not found:
-            logger.info(
-                "what cannot be delivered is not fetched: forge.%s.webhook_url is not set; the reconcile repairs it",
-                name,
-            )
-        logs += found
-    return logs
-
-
-def _hooks(effective: Effective, forges: list[str]) -> dict[str, Webhooks]:
-    return {
-        name: make_webhooks(name, secret=effective.webhook_secret(name).get_secret_value())
-        for name in forges
-        if name in effective.settings.forge and effective.settings.forge[name].discovery == "webhook"
-    }
 
 
 def _bind(

@@ -15,7 +15,7 @@ import pytest
 
 from ephemerd.adapters.forges.github import make_forge
 from ephemerd.adapters.forges.github.doctor import diagnose
-from ephemerd.bootstrap import look_at_forges
+from ephemerd.joining import look_at_forges
 from ephemerd.cli.main import run
 from ephemerd.config.effective import Effective, load_settings
 from ephemerd.domain.ids import Scope

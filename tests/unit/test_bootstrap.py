@@ -14,7 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from ephemerd import bootstrap
+from ephemerd import bootstrap, joining
 from ephemerd.adapters.forges.github.app import AppTokens
 from ephemerd.adapters.forges.github.client import GitHubForge
 from ephemerd.adapters.runtimes.process import ProcessRuntime
@@ -135,9 +135,9 @@ async def test_which_applications_are_at_hand_is_said(folder, application):
     effective = load(folder, ('application = "application"', f'application = "{application}"'))
     version = folder / "state" / "applications" / "2.336.0-key"
     version.mkdir(parents=True)
-    assert await bootstrap.applications_at_hand(effective) == ""
+    assert await joining.applications_at_hand(effective) == ""
     (version / ".ephemerd.json").write_text('{"version": "2.336.0", "at": 1, "verified": true}')
-    said = await bootstrap.applications_at_hand(effective)
+    said = await joining.applications_at_hand(effective)
     assert said.startswith("2.336.0 (") if application == "download" else not said
 
 
@@ -156,7 +156,7 @@ async def test_an_empty_secret_is_a_matter_of_credentials(folder, monkeypatch):
     parts = build(effective)
     await parts.daemon.close()
     monkeypatch.setattr(
-        bootstrap, "make_webhooks", lambda *_, **__: (_ for _ in ()).throw(Denied("no secret"))
+        joining, "make_webhooks", lambda *_, **__: (_ for _ in ()).throw(Denied("no secret"))
     )
     with pytest.raises(StartError) as caught:
         build(effective)

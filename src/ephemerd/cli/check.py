@@ -38,7 +38,7 @@ def _applications(effective: Effective) -> str:
         return ""
     import asyncio
 
-    from ephemerd.bootstrap import applications_at_hand
+    from ephemerd.joining import applications_at_hand
 
     return asyncio.run(applications_at_hand(effective))
 

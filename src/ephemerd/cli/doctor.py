@@ -69,11 +69,11 @@ def _show(found: list[FindingView]) -> None:
 
 def looked(effective: Effective, *, offline: bool) -> list[FindingView]:
     """Look at machine, runtimes and, unless `offline`, the forges."""
-    from ephemerd import bootstrap, placing
+    from ephemerd import joining, placing
     from ephemerd.cli import examine
 
     found = [*examine.machine(effective), *asyncio.run(placing.diagnose(effective))]
-    return found if offline else [*found, *asyncio.run(bootstrap.look_at_forges(effective))]
+    return found if offline else [*found, *asyncio.run(joining.look_at_forges(effective))]
 
 
 def _view(finding: Finding) -> FindingView:

@@ -180,11 +180,11 @@ def _plain(place: Place, done: _Done) -> dict[str, Any]:
 
 
 async def _all(effective: Effective, act: Act) -> list[tuple[Place, _Done]]:
-    from ephemerd import bootstrap
+    from ephemerd import joining
 
-    async with bootstrap.hook_admins(effective) as admins, bootstrap.app_hook_admins(effective) as apps:
+    async with joining.hook_admins(effective) as admins:
         done: list[tuple[Place, _Done]] = []
-        for place in _places(effective, admins, apps):
+        for place in _places(effective, admins.scopes, admins.apps):
             try:
                 one = await act(place)
             except Refused as refusal:
