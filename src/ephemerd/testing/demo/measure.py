@@ -39,7 +39,6 @@ def make_report(
 ) -> DemoReport:
     """Measure one demo. ``counted`` are the ids of the random jobs that were asked for, ``failures`` what the act
     did not show, ``recovered`` counts failed deliveries that the daemon says that it fetched."""
-    lost = lost_to_start_ms(truth)
     result = outcomes(truth)
     left = [*leaks, *(f"registration {name}" for name in result["left_registrations"])]
     report = DemoReport(
@@ -72,11 +71,7 @@ def make_report(
         outages=sum(1 for r in truth if r["kind"] == "outage" and r["state"] == "begins"),
         operator_kills=dict(kills),
         daemon_exit=daemon_exit,
-        early_calls=len(early_calls(truth)),
-        torn_down_in_outage=len(torn_down_in_outages(truth)),
-        lost_queued=len(lost),
-        lost_to_start_ms=_spread(lost),
-        told_to_start_ms=_spread(told_to_start_ms(truth)),
+        **_manners(truth),
         reconcile_ms=scale_seconds(Policy().reconcile_every / 1000, options.time_scale) * 1000,
         recovered=recovered,
         leaks=left,
@@ -131,6 +126,17 @@ def _dispatch_ms(truth: Iterable[Record], runners: Iterable[Json]) -> dict[str, 
         if runner["started"] is not None and runner["id"] in answered
     )
     return {"p50": _rounded(quantile(spans, 0.5)), "p95": _rounded(quantile(spans, 0.95))}
+
+
+def _manners(truth: Sequence[Record]) -> dict[str, Any]:
+    lost = lost_to_start_ms(truth)
+    return {
+        "early_calls": len(early_calls(truth)),
+        "torn_down_in_outage": len(torn_down_in_outages(truth)),
+        "lost_queued": len(lost),
+        "lost_to_start_ms": _spread(lost),
+        "told_to_start_ms": _spread(told_to_start_ms(truth)),
+    }
 
 
 def _spread(ordered: Sequence[float]) -> dict[str, float | None]:
