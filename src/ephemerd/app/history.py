@@ -6,6 +6,7 @@ for 8 days, decisions for as long as the store keeps its history.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from ephemerd.domain.runner import Decision, Rule
 
 FRESH = 5 * SECOND
 """ms for which what was read is told again."""
+LIMIT = 20.0
+"""Seconds for telling, beside the loop: the rows are values that nobody changes."""
 READ = 5_000
 """Decisions that are read at most, the newest."""
 PURPOSE = frozenset({Rule.FINISHED.value, Rule.ENDED.value, Rule.SPENT.value, Rule.OVERDUE.value})
@@ -228,7 +231,8 @@ class History:
             return last
         decisions = [codec.decode_decision(one) for one in await self._read(now - window.length)]
         state = self._daemon.core.state
-        view = told(list(state.jobs.values()), decisions, now, window)
+        async with asyncio.timeout(LIMIT):
+            view = await asyncio.to_thread(told, list(state.jobs.values()), decisions, now, window)
         view = replace(view, waste=self._waste())
         self._last[window.name] = view
         return view

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
+from itertools import islice
 
 from ephemerd.app import render
 from ephemerd.app.daemon import Daemon
@@ -11,6 +12,9 @@ from ephemerd.core.waiting import why_waiting
 from ephemerd.domain.job import ENDED_STATUSES, Job, JobStatus
 from ephemerd.domain.runner import RunnerState
 from ephemerd.ports.views import JobView, RunnerView
+
+LOOKED_AT = 1_000
+"""Ended jobs that are looked at for the last ones: there may be 200,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +62,10 @@ class Present:
         return Crew(tuple(render.runner(row, now, life) for row in newest), len(rows))
 
     def ended(self, limit: int = 20) -> tuple[JobView, ...]:
-        """The jobs that ended last, newest first. Reads the index of finished jobs."""
+        """The jobs that ended last, newest first, among those that the state came to know last as ended."""
         state, now = self._daemon.core.state, self._daemon.ports.clock.now()
-        rows = [state.jobs[key] for key in state.index.finished if key in state.jobs]
-        rows = [row for row in rows if row.status in ENDED_STATUSES]
+        last = islice(reversed(state.index.finished), LOOKED_AT)
+        rows = [row for row in map(state.jobs.get, last) if row is not None and row.status in ENDED_STATUSES]
         newest = heapq.nlargest(limit, rows, key=lambda row: row.ended or 0)
         return tuple(render.job(row, now, "") for row in newest)
 
