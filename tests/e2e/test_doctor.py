@@ -61,8 +61,23 @@ async def test_an_organization_has_the_runner_group(group, level, code):
             found = await diagnose(forge, [scope])
         finally:
             await forge.close()
-    assert [(one.level, one.code) for one in found] == [("ok", 0), ("ok", 0), (level, code), ("ok", 0)]
+    assert [(one.level, one.code) for one in found] == [
+        ("ok", 0),
+        ("ok", 0),
+        (level, code),
+        ("ok", 0),
+        ("ok", 0),
+    ]
     assert "runner group" in found[2].what
+    assert "read the jobs of acme/app" in found[3].what
+
+
+async def test_an_organization_of_which_no_repository_is_seen():
+    async with running(Options()) as sim:
+        sim.world.repositories["acme/app"].archived = True
+        found = await look(sim, scope=Scope("github", "org:acme"))
+    assert levels(found) == ["ok", "ok", "ok", "warning", "ok"]
+    assert "sees no repository of acme" in found[3].what
 
 
 async def test_a_wrong_token_is_a_problem_of_credentials():

@@ -22,6 +22,8 @@ def test_a_calm_day_costs_one_write_a_job_and_the_listings():
     assert calls["runners"] <= passes
     assert set(calls) <= {"register", "deregister", "active_jobs", "runners", "runner"}
     assert calls.get("runner", 0) <= fences + outcome.unused
+    beside_listings = sum(calls.values()) - calls["active_jobs"] - calls["runners"]
+    assert beside_listings <= 1.10 * outcome.completed, calls
 
 
 def test_a_job_that_waits_for_a_slot_is_asked_about_once_for_each_time_it_is_served():

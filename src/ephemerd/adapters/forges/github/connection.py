@@ -121,7 +121,8 @@ class Connection:
 
     def budgets(self) -> tuple[Budget, ...]:
         """Return the rate limits as last told, by account and resource."""
-        return tuple(told for name in sorted(self._limits) for told in self._limits[name].budgets())
+        now = self._monotonic()
+        return tuple(told for name in sorted(self._limits) for told in self._limits[name].budgets(now))
 
     def take_calls(self) -> list[CallRecord]:
         """Return and forget the calls since last time; the oldest fall out beyond ten thousand."""

@@ -93,7 +93,25 @@ class _Look:
             found.append(await self._ask(listed, (200,), f"the credential may read the jobs of {path}"))
         else:
             found.append(await self._group())
+        if self._scope.kind == "org":
+            found += await self._repositories()
         return found
+
+    async def _repositories(self) -> list[FindingView]:
+        """Look whether jobs can be listed there: by the organization's repositories, and by the runs of one."""
+        owner, deadline = self._scope.target, asyncio.get_running_loop().time() + self._timeout_s
+        first = runs.list_installed(owner) if self._connection.installed else runs.list_owned(owner)
+        try:
+            answer = await self._connection.fetch(first, deadline)
+            seen = [one for one in runs.read_repositories(first, answer) if not one.dormant]
+        except PortError as error:
+            return [self._problem(error)]
+        if not seen:
+            what = f"the credential sees no repository of {owner}, so no job there can be listed"
+            todo = "give it access to the repositories that are to be served"
+            return [FindingView("warning", 0, self._where, what, todo)]
+        ok = f"the credential may list the repositories of {owner} and read the jobs of {seen[0].name}"
+        return [await self._ask(runs.list_runs(seen[0].name, "queued"), (200,), ok)]
 
     async def _group(self) -> FindingView:
         """Look whether there is a runner group of the configured name; a repository has none of its own."""

@@ -95,9 +95,13 @@ class Limits:
         if now >= self._blocked_until:
             self._streak = 0
 
-    def budgets(self) -> list[Budget]:
-        """Return what was told last, by resource."""
-        return [self._told[name].budget for name in sorted(self._told)]
+    def budgets(self, now: float) -> list[Budget]:
+        """Return what was told last, by resource; after its reset all of a limit is there again."""
+        found = (self._told[name] for name in sorted(self._told))
+        return [
+            one.budget if now < one.until else replace(one.budget, remaining=one.budget.limit)
+            for one in found
+        ]
 
     def _too_fast(self, request: Request, now: float) -> Hold | None:
         spent = self._points.get(request.endpoint)

@@ -30,7 +30,7 @@ def told(
 
 def test_nothing_is_held_back_before_anything_was_told():
     assert Limits().hold(READ, 0.0) is None
-    assert Limits().budgets() == []
+    assert Limits().budgets(0.0) == []
 
 
 def test_fp_36_the_reserve_is_for_registrations_and_fences():
@@ -70,14 +70,19 @@ def test_each_resource_has_its_own_quota():
 
 
 def test_a_quota_is_shown_with_whose_it_is_and_what_is_kept():
-    assert told(4000).budgets() == [Budget("core", 5000, 4000, 1_700_000_000, "acme", 1000)]
+    assert told(4000).budgets(0.0) == [Budget("core", 5000, 4000, 1_700_000_000, "acme", 1000)]
+
+
+def test_after_its_reset_all_of_a_quota_is_shown_as_there_again():
+    (before,), (after,) = told(7).budgets(599.0), told(7).budgets(600.0)
+    assert (before.remaining, after.remaining) == (7, 5000)
 
 
 def test_resources_that_a_broken_server_invents_do_not_pile_up():
     limits = Limits()
     for number in range(100):
         limits.told(READ, Budget(f"made-up-{number}", 1, 1, 1), 1.0, 0.0)
-    assert len(limits.budgets()) == 32
+    assert len(limits.budgets(0.0)) == 32
 
 
 def test_fp_36_who_was_told_to_wait_sends_nothing_before_its_time():
