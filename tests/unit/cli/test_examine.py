@@ -68,6 +68,7 @@ def test_an_application_that_gets_old_is_said_before_it_is_refused(tmp_path):
     listener = tmp_path / "bin" / "Runner.Listener"
     listener.parent.mkdir()
     listener.write_text("#!/bin/sh\n")
+    found = examine.application(tmp_path)
     for days, level in ((44, "ok"), (46, "warning")):
         made = time.time() - days * 86_400
         os.utime(listener, (made, made))
