@@ -19,17 +19,26 @@ from ephemerd.ports.errors import Broken, Gone, PortError, Refused
 log = structlog.get_logger(__name__)
 
 AGAIN = 0.1
+MOSTLY = 3.0
+"""Within so many seconds a listener that was asked to stop is mostly gone; one that is not makes no other wait."""
 
 
 class Ending:
     """The end of one container.
 
     look   looks at its processes
+    few    how many may come to their end at a time: an engine that has many to clear up answers nobody
     """
 
     def __init__(
-        self, engine: Engine, stock: Stock, environment: Environment, look: Callable[[], Awaitable[Look]]
+        self,
+        engine: Engine,
+        stock: Stock,
+        environment: Environment,
+        look: Callable[[], Awaitable[Look]],
+        few: asyncio.Semaphore,
     ) -> None:
+        self._few = few
         self._engine = engine
         self._stock = stock
         self._environment = environment
@@ -67,7 +76,11 @@ class Ending:
         state = await self._state()
         if state is None or not state.running:
             return
-        if await self.ask_to_stop() and await self._over(options.stop_wait):
+        async with self._few:
+            asked = await self.ask_to_stop()
+            if asked and await self._over(min(options.stop_wait, MOSTLY)):
+                return
+        if asked and await self._over(options.stop_wait - MOSTLY):
             return
         state = await self._state()
         if state is not None and state.paused:
@@ -80,8 +93,9 @@ class Ending:
 
     async def remove(self) -> None:
         """Remove the container with its volumes, its engine, its network and the copies; its logs stay."""
-        await self._engine.remove(self._container)
-        await self._stock.clear(self._environment.reference.store, self._runner)
+        async with self._few:
+            await self._engine.remove(self._container)
+            await self._stock.clear(self._environment.reference.store, self._runner)
         await asyncio.to_thread(self._keep_diagnostics)
 
     @property

@@ -43,7 +43,7 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 GUARD_EVERY = 60.0
 FEW = 4
-"""Starts, and removals, at one time: an engine is no faster with more, and each takes as long as all of them."""
+"""Starts, and ends, at one time: an engine is no faster with more, and each takes as long as all of them."""
 EXIT_TOLD = 15.0  # how long a destroy waits for the exit to be told before the container goes
 
 
@@ -155,7 +155,7 @@ class DockerRuntime:
         async with self._turns.of(found.reference.runner):
             runner = found.reference.runner
             permits.check(permit, environment, runner, now=self._now(), epoch=self._epoch())
-            ending = Ending(self.engine, self.stock, found, partial(self._look, found))
+            ending = Ending(self.engine, self.stock, found, partial(self._look, found), self._few_ends)
             if permit.polite:
                 await ending.ask_to_stop()
                 return
@@ -163,8 +163,7 @@ class DockerRuntime:
                 await ending.must_have_ended()
             await ending.end()
             await self._exit_told(found)
-            async with self._few_ends:
-                await ending.remove()
+            await ending.remove()
             found.mirror.close()
             self._known.pop(str(found.reference), None)
 
