@@ -55,6 +55,8 @@ TAIL = """\
 # webhook_listen = "127.0.0.1:8080"
 # Metrics for Prometheus; rules and a dashboard are in contrib/.
 # metrics_listen = "127.0.0.1:9464"
+# The API and the dashboard over TCP; 'ephemerd token' makes tokens and login links. Any TLS goes before it.
+# api_listen = "127.0.0.1:8081"
 """
 
 

@@ -59,6 +59,14 @@ def test_the_metrics_that_come_later_are_those_that_the_core_counts():
     assert {name for name in LATER if name not in counted} == set()
 
 
+def test_every_metric_of_the_contract_is_there():
+    section = TEXTS["INTERFACES.md"].partition("## Metrics")[2].partition("\n## ")[0]
+    promised = {name.partition("{")[0] for name in re.findall(r"`([a-z_]+(?:\{[a-z,]*\})?)`", section)}
+    page = set(re.findall(r"^\| `ephemerd_([a-z_]+)`", TEXTS["reference/metrics.md"], flags=re.MULTILINE))
+    assert len(promised) > 25
+    assert promised - page == {"ephemerd_"}
+
+
 def test_what_is_outside_the_marks_stays():
     begin, end = "<!-- generated, x: begin -->", "<!-- generated, x: end -->"
     document = f"before\n{begin}\nold\n{end}\nafter"

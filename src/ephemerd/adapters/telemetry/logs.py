@@ -23,13 +23,14 @@ SECRET_KEY = re.compile(
 SECRET_TEXT = re.compile(
     r"gh[pousr]_[A-Za-z0-9_.-]{8,}"
     r"|github_pat_[A-Za-z0-9_]{8,}"
+    r"|ephd_[A-Za-z0-9_-]{20,}"
     r"|(?<=bearer )[A-Za-z0-9._~+/=-]{8,}"
     r"|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)?"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
     r"|[A-Za-z0-9+/]{200,}={0,2}",
     re.IGNORECASE | re.DOTALL,
 )
-"""GitHub's tokens, bearer values, JWTs, private keys, and long base64 as a JIT configuration is."""
+"""GitHub's tokens, our own, bearer values, JWTs, private keys, and long base64 as a JIT configuration is."""
 QUIET = ("httpx2", "httpcore2", "uvicorn.error", "uvicorn.access", "asyncio")
 """Libraries whose lines below warning say nothing about runners or jobs."""
 

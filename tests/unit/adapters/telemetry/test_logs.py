@@ -10,6 +10,9 @@ import pytest
 import structlog
 
 from ephemerd.adapters.telemetry.logs import HIDDEN, QUIET, redacted, set_up_logging, wants_color
+from ephemerd.app.tokens import Tokens
+from ephemerd.ports.access import Role
+from tests.unit.app.test_tokens import MemoryShelf
 
 
 @pytest.fixture
@@ -162,3 +165,9 @@ def test_colour_needs_a_terminal_that_allows_it():
     assert not wants_color(Terminal(), {"NO_COLOR": "1"})
     assert not wants_color(Terminal(), {"TERM": "dumb"})
     assert wants_color(Terminal(), {"NO_COLOR": ""})
+
+
+def test_an_api_token_is_hidden_wherever_it_stands():
+    token = Tokens(MemoryShelf(), lambda: 0).create("a", Role.READ, None).token
+    for text in (token, f"curl -H 'x: {token}'", f"{token}\n"):
+        assert token[5:] not in redacted(text)
