@@ -183,13 +183,15 @@ class Applications:
 
     async def _run(self) -> None:
         while True:
+            self._news.clear()
+            pause = LOOK
             try:
                 await self.round()
+                pause = self._pause()
             except Exception:
                 logger.exception("looking after runner applications failed; again")
-            self._news.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._pause()):
+                async with asyncio.timeout(pause):
                     await self._news.wait()
 
     def _pause(self) -> float:

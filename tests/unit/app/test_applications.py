@@ -523,6 +523,9 @@ async def test_a_round_that_fails_in_an_unforeseen_way_is_made_again(site, caplo
     site.catalogue.listed = ValueError("odd")
     site.applications.begin()
     await until(lambda: "looking after runner applications failed" in caplog.text)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert caplog.text.count("looking after runner applications failed") == 1, "not again and again"
     site.catalogue.listed = [offer()]
     for source in site.applications._sources.values():
         source.due = 0.0
