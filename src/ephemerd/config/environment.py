@@ -95,7 +95,12 @@ class Machine:
         host = self.settings.hosts.get(pool.host) or HostSettings()
         here = ("hosts", pool.host, "engine")
         near = host.engine.startswith("unix://")
-        if near and (problem := socket_problem(Path(host.engine.removeprefix("unix://")))):
+        if near and is_away(Path(host.engine.removeprefix("unix://"))):
+            # It may be starting, as after the machine, or being renewed: nothing that ends a daemon.
+            what = f"no engine is there at the moment ({host.engine}); its pools' runners wait for it"
+            todo = "start the engine, or correct the path"
+            self.findings.append(Finding(Code.WARNING, self.layers.where(here), what, todo))
+        elif near and (problem := socket_problem(Path(host.engine.removeprefix("unix://")))):
             self._missing(
                 here, problem, "start the engine, or correct the path; the daemon's account must reach it"
             )
@@ -154,6 +159,17 @@ class Machine:
 def needs_application(pool: PoolSettings) -> bool:
     """Say whether a pool runs this machine's runner application."""
     return pool.runtime == "process" or pool.container.application == "mount"
+
+
+def is_away(path: Path) -> bool:
+    """Say whether there is no such socket now."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def socket_problem(path: Path) -> str:

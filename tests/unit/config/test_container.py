@@ -129,13 +129,21 @@ def test_an_engine_and_root_with_nft_are_enough(bench, engine):
     assert lacks(bench, engine) == []
 
 
-def test_a_socket_that_is_not_there(bench, engine):
-    ((key, what),) = lacks(bench, "unix:///nowhere.sock")
-    assert key == "hosts.local.engine"
-    assert "cannot be reached" in what
+def test_an_engine_that_is_away_is_no_reason_to_end(bench, engine):
+    """It is started after the daemon at boot, or restarted under it."""
+    assert lacks(bench, "unix:///nowhere.sock") == []
+    text = f'{CONTAINERS}\n[hosts.local]\nengine = "unix:///nowhere.sock"\n'
+    (found,) = (one for one in bench.examine(text, environment=True).findings if "engine" in one.where)
+    assert "no engine is there at the moment" in found.what
+
+
+def test_a_file_that_is_no_socket(bench, engine):
     (Path(bench.folder) / "file").write_text("")
-    ((_, what),) = lacks(bench, f"unix://{bench.folder}/file")
+    ((key, what),) = lacks(bench, f"unix://{bench.folder}/file")
+    assert key == "hosts.local.engine"
     assert "is no socket" in what
+    ((_, what),) = lacks(bench, f"unix://{bench.folder}/file/below")
+    assert "cannot be reached" in what
 
 
 @pytest.mark.parametrize("lacking", ["root", "nft", "linux"])
