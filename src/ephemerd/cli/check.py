@@ -73,19 +73,22 @@ def report(findings: tuple[Finding, ...]) -> None:
 
 
 def table(effective: Effective) -> list[str]:
-    """Return the configuration as lines that look like TOML, the origin behind each value."""
+    """Return the configuration as lines that look like TOML, the origin behind each value; each table once, though
+    the model has other tables between its keys."""
     from ephemerd.config.show import toml_value
 
+    sections: dict[str, list[tuple[str, str, str]]] = {}
+    for key, value, origin in effective.rows():
+        section, _, name = key.rpartition(".")
+        sections.setdefault(section, []).append((name, toml_value(value), origin))
+    rows = [row for found in sections.values() for row in found]
+    width = min(44, max(len(f"{name} = {value}") for name, value, _ in rows))
     lines = [f"# from {effective.path or 'defaults, environment and flags'}"]
-    rows = [(key.rpartition("."), toml_value(value), origin) for key, value, origin in effective.rows()]
-    width = min(44, max(len(f"{name} = {value}") for (_, _, name), value, _ in rows))
-    header = ""
-    for (section, _, name), value, origin in rows:
-        if section != header:
-            lines += ["", f"[{section}]"]
-            header = section
-        mark = "# " if value == "unset" or value.startswith("(") else ""
-        lines.append(f"{output.clean(f'{mark}{name} = {value}'):<{width}}  # {output.clean(origin)}")
+    for section, found in sections.items():
+        lines += ["", f"[{section}]"]
+        for name, value, origin in found:
+            mark = "# " if value == "unset" or value.startswith("(") else ""
+            lines.append(f"{output.clean(f'{mark}{name} = {value}'):<{width}}  # {output.clean(origin)}")
     return lines
 
 
