@@ -159,8 +159,19 @@ class Pages:
         story = await tales.told(self._sources.queries, name)
         if story is None or story.kind != "job":
             return await self._unknown(request, "job", name)
+        row = story.job
+        runner = row.runner if row is not None and row.ours and row.runner else ""
+        logs, piece = await _first_piece(self._sources.logs if runner else None, runner)
         return self.render(
-            request, "job.html", page="jobs", subject=name, row=story.job, days=tales.days(story.lines)
+            request,
+            "job.html",
+            page="jobs",
+            subject=name,
+            row=row,
+            days=tales.days(story.lines),
+            log_of=runner,
+            logs=logs,
+            first_piece=piece,
         )
 
     async def jobs(self, request: Request) -> Response:

@@ -7,6 +7,7 @@ import pytest
 from ephemerd.domain.job import ForgeStatus
 from ephemerd.domain.runner import RunnerState
 from ephemerd.domain.verdict import Sign
+from ephemerd.ports.runtime import LogFile
 from ephemerd.web.dashboard.render import POLICY
 from tests.unit.app.fakes import T0, idle_report, key, until
 from tests.unit.app.test_operator import listening
@@ -158,6 +159,21 @@ async def test_a_job_tells_its_story_with_its_runners(desk, house):
     story = page.one("ol", class_="story")
     assert story.all("a", href=f"/runners/{name}")
     assert len(story.all("li", class_="event")) > 3
+    assert "Logs of its runner" in page.id("h-log").text
+    assert page.id("log").attributes["data-log"] == f"/api/v1/runners/{name}/logs"
+
+
+async def test_logs_come_with_the_page_and_hold_no_secret(desk, house):
+    name = await listening(house)
+    house.runtime.log_files = lambda runner: _soon([LogFile("output", 20)])
+    house.runtime.read_log = lambda runner, file, start, most: _soon(b"Listening <b>\nhush hush\n")
+    page = await desk.page(f"/runners/{name}")
+    assert page.id("log-text").text == "Listening <b> [hidden] [hidden]"
+    assert page.id("log-name").one("option").attributes["value"] == "output"
+
+
+async def _soon(value):
+    return value
 
 
 async def test_a_waiting_job_says_why(desk, house):
