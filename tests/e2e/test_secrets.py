@@ -51,9 +51,10 @@ class Searched(AppSite):
 
     @property
     def url(self) -> str:
-        return "http://" + until(
+        found: str = until(
             lambda: (re.findall(r"address\W+([0-9.]+:\d+)\W+for\W+api over tcp", self.log()) or [""])[-1]
         )
+        return f"http://{found}"
 
     def while_jobs_run(self, kinds: list[tuple[str, list[str]]]) -> None:
         """Run a job of each kind; note what processes are called, and what is in the runners' environment."""

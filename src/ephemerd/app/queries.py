@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TypeVar
 
 from ephemerd.app import render
 from ephemerd.app.applications import Applications
 from ephemerd.app.daemon import HEARTBEAT, Daemon
 from ephemerd.app.operator import near
+from ephemerd.app.records import Records, clamp
 from ephemerd.app.stories import story
-from ephemerd.core import codec
 from ephemerd.core.health import assess
 from ephemerd.core.rows import HostRow, PoolRow
 from ephemerd.core.waiting import why_waiting
@@ -25,26 +25,19 @@ from ephemerd.domain.job import ENDED_STATUSES, Job, JobStatus
 from ephemerd.domain.pool import SECOND, Pool
 from ephemerd.domain.runner import HOLDS_SLOT, Runner, RunnerState
 from ephemerd.ports.views import (
-    DecisionView,
     HealthView,
     HostView,
     JobView,
-    JournalView,
     Page,
     PoolView,
-    QuarantineView,
     RateView,
     RunnerView,
-    SegmentView,
     Snapshot,
     StatusView,
     StorageView,
     StoryView,
 )
 
-MOST = 1000
-LOOKED_AT_ONCE, LOOKED_THROUGH = 1000, 10_000
-"""Decisions that are read for a page where the store has no index of what is wanted: at a time, in all."""
 EXHAUSTED_FOR = 60 * SECOND
 """ms for which health speaks of a lack of file descriptors after it was seen last."""
 LITTLE = 200 * 1024**2
@@ -60,10 +53,11 @@ class BadCursor(ValueError):
     """A list does not know where to go on; the message says so."""
 
 
-class Queries:
+class Queries(Records):
     """Views of one daemon. Cheap unless said otherwise; nothing here changes anything."""
 
     def __init__(self, daemon: Daemon, version: str, applications: Applications | None = None) -> None:
+        super().__init__(daemon.ports.store)
         self._daemon = daemon
         self._version = version
         self._applications = applications
@@ -193,7 +187,9 @@ class Queries:
         """Return which downloaded runner applications new runners of a host are made from."""
         views = self._applications.views() if self._applications is not None else ()
         host_of = self._daemon.core.state.host_of
-        found = {view.version for view in views for pool in view.pools if view.version and host_of(pool) == host}
+        found = {
+            view.version for view in views for pool in view.pools if view.version and host_of(pool) == host
+        }
         return tuple(sorted(found))
 
     def pools(self) -> tuple[PoolView, ...]:
@@ -300,64 +296,6 @@ class Queries:
         row = self._daemon.core.state.jobs.get(key) if key is not None else None
         return self._job(row) if row is not None else None
 
-    async def decisions(
-        self,
-        *,
-        after: int = 0,
-        limit: int = 100,
-        runner: str = "",
-        outcome: str = "",
-        newest: bool = False,
-        only: Mapping[str, str] | None = None,
-    ) -> Page[DecisionView]:
-        """Decisions in the order of their ids, newest first where asked.
-
-        `only` names fields of a decision and what they must be, "" anything. The store has no index of these, so
-        that a page looks through `LOOKED_THROUGH` decisions at most: it may be short while there is a next one.
-        """
-        limit, wanted = clamp(limit), {name: value for name, value in (only or {}).items() if value}
-        ask = self._daemon.ports.store.decisions
-        found: list[DecisionView] = []
-        looked = 0
-        while True:
-            size = LOOKED_AT_ONCE if wanted else limit + 1
-            plain = await ask(after=after, limit=size, runner=runner, outcome=outcome, newest=newest)
-            for view in (render.decision(codec.decode_decision(one)) for one in plain):
-                if any(getattr(view, name) != value for name, value in wanted.items()):
-                    after = view.id
-                elif len(found) == limit:
-                    return Page(tuple(found), str(found[-1].id))
-                else:
-                    found.append(view)
-                    after = view.id
-            looked += len(plain)
-            if len(plain) < size or not after:
-                return Page(tuple(found))
-            if looked >= LOOKED_THROUGH:
-                return Page(tuple(found), str(after))
-
-    async def journal(self, *, subject: str = "", after: int = 0, limit: int = 100) -> Page[JournalView]:
-        """Journal records in their order, those that concern a runner or job where one is named."""
-        limit = clamp(limit)
-        entries = await self._daemon.ports.store.journal(subject=subject, after=after, limit=limit + 1)
-        views = tuple(render.journal(entry) for entry in entries[:limit])
-        return Page(views, str(views[-1].seq) if len(entries) > limit else None)
-
-    async def segment(self, number: int | None = None) -> SegmentView | None:
-        """A journal segment's beginning, the newest one's without a number; None where there is none."""
-        found = await self._daemon.ports.store.segment(number)
-        return render.segment(found) if found is not None else None
-
-    async def quarantine(self, *, after: int = 0, limit: int = 100) -> Page[QuarantineView]:
-        """What could not be handled, oldest first, by its number."""
-        limit = clamp(limit)
-        found = await self._daemon.ports.store.set_aside(after=after, limit=limit + 1)
-        items = tuple(
-            QuarantineView(one.seq, one.at, one.forge, one.delivery, one.size, one.error)
-            for one in found[:limit]
-        )
-        return Page(items, str(items[-1].seq) if len(found) > limit else None)
-
     async def story(self, subject: str) -> StoryView | None:
         """The whole story of a runner or job; None where nothing is known of it."""
         runner, job = self.runner(subject), self.job(subject)
@@ -411,11 +349,6 @@ class Queries:
 
     def _now(self) -> int:
         return self._daemon.ports.clock.now()
-
-
-def clamp(limit: int) -> int:
-    """Keep a page's size within 1 … 1000."""
-    return max(1, min(limit, MOST))
 
 
 def _cordon(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from ephemerd.app.queries import MOST, BadCursor, Queries
+from ephemerd.app.queries import BadCursor, Queries
+from ephemerd.app.records import MOST
 from ephemerd.domain.job import JobStatus
 from ephemerd.domain.runner import Rule, RunnerState
 from ephemerd.domain.verdict import Verdict, Via

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from ephemerd.app import records
 from ephemerd.app.operator import Operator
-from ephemerd.app.queries import MOST, SILENT_AFTER, Queries, clamp
+from ephemerd.app.queries import SILENT_AFTER, BadCursor, Queries
+from ephemerd.app.records import MOST, clamp
+from ephemerd.core import codec
 from ephemerd.core.machine import RULES
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus, JobStatus
-from ephemerd.domain.runner import RunnerState
+from ephemerd.domain.runner import Decision, RunnerState
 from ephemerd.domain.verdict import Sign
 from tests.unit.app.fakes import STORE, T0, idle_report, until
 from tests.unit.app.test_daemon import House
@@ -229,3 +232,67 @@ async def test_who_cordoned_and_for_how_long(house, queries):
     await operator.uncordon("ann", "all")
     (pool,) = queries.pools()
     assert (pool.cordoned, pool.cordoned_by, pool.cordoned_s) == (False, "", None)
+
+
+def made(number: int, verdict: str = "busy", rule: str = "expired") -> dict[str, object]:
+    """A decision as the store keeps it."""
+    runner = RunnerId("eph-s0000001-abcd-1")
+    decision = Decision(
+        number, T0, runner, "linux", 1, rule, "vetoed", verdict, "probe", "it works", 1, 2, ()
+    )
+    return codec.encode_decision(decision)
+
+
+@pytest.mark.parametrize("newest", [False, True])
+async def test_decisions_by_what_the_store_has_no_index_of(house, queries, monkeypatch, newest):
+    """However many are looked through at a time, each that is wanted comes once, in order."""
+    house.store.made = [made(number, "unknown" if number % 3 == 0 else "busy") for number in range(1, 31)]
+    wanted = [number for number in range(1, 31) if number % 3 == 0]
+    wanted = wanted[::-1] if newest else wanted
+    for at_once, through, limit in ((7, 7, 2), (1, 1, 1), (4, 100, 3), (100, 100, 100), (10, 20, 10)):
+        monkeypatch.setattr(records, "LOOKED_AT_ONCE", at_once)
+        monkeypatch.setattr(records, "LOOKED_THROUGH", through)
+        found, after = [], 0
+        while True:
+            page = await queries.decisions(
+                after=after,
+                limit=limit,
+                newest=newest,
+                only={"verdict": "unknown", "rule": "", "via": "probe"},
+            )
+            assert len(page.items) <= limit
+            found += [view.id for view in page.items]
+            if page.next is None:
+                break
+            after = int(page.next)
+        assert found == wanted, (at_once, through, limit)
+    monkeypatch.setattr(records, "LOOKED_THROUGH", 100)
+    nothing = await queries.decisions(only={"rule": "leaked"})
+    assert (nothing.items, nothing.next) == ((), None)
+
+
+async def test_a_full_last_page_has_no_next(house, queries):
+    house.store.made = [made(number) for number in range(1, 5)]
+    assert (await queries.decisions(limit=4)).next is None
+    assert (await queries.decisions(limit=3)).next == "3"
+    for number in range(1, 4):
+        await house.report(number=number)
+    await until(lambda: house.daemon.executor.running == 0 and not len(house.daemon.inbox))
+    count = len(house.store.entries)
+    assert (await queries.journal(limit=count)).next is None
+    assert (await queries.journal(limit=count - 1)).next == str(count - 1)
+
+
+async def test_pools_and_hosts_are_paged_by_name(house, queries):
+    for page, name in ((queries.pool_page, "linux"), (queries.host_page, "local")):
+        assert [view.name for view in page().items] == [name]
+        assert page(limit=1).next is None
+        assert page(after=name).items == ()
+        with pytest.raises(BadCursor, match="begin without"):
+            page(after="gone")
+
+
+async def test_jobs_by_repository(house, queries):
+    await house.report()
+    assert [job.number for job in queries.jobs(repository="ACME/app").items] == [1]
+    assert queries.jobs(repository="acme/other").items == ()
