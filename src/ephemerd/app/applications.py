@@ -408,6 +408,8 @@ class Applications:
         scopes = {name: uses for name, uses in {**self._kept, **self._all_uses()}.items() if uses}
         starts: dict[str, list[int]] = {name: [] for name in scopes}
         for row in rows:
+            if row.leak is not None:
+                return None  # found without a row: nobody knows when it was started
             if (name := str(row.scope)) in starts:
                 starts[name].append(start_of(row))
             elif row.pool in self._wanted:

@@ -13,16 +13,16 @@ import pytest
 from ephemerd.app.application_source import FETCHING
 from ephemerd.app.applications import WHO, Applications
 from ephemerd.app.queries import Queries
-from ephemerd.core.events import ApplicationTold
+from ephemerd.core.events import ApplicationTold, FoundEnvironment
 from ephemerd.domain.exits import REFUSED_VERSION
-from ephemerd.domain.ids import Scope
+from ephemerd.domain.ids import RunnerId, Scope
 from ephemerd.domain.job import ForgeStatus
 from ephemerd.domain.pool import DAY, HOUR, MINUTE
 from ephemerd.domain.runner import Runner, RunnerState
 from ephemerd.domain.verdict import Sign
 from ephemerd.ports.applications import Ends, Offered, Unpacked, Use
 from ephemerd.ports.errors import Broken, RetryLater
-from tests.unit.app.fakes import SCOPE, FakeStore, until
+from tests.unit.app.fakes import SCOPE, STORE, FakeStore, idle_report, until
 from tests.unit.app.test_daemon import House
 
 NOWHERE = Path("/nowhere")
@@ -479,6 +479,22 @@ async def test_without_a_memory_nothing_is_removed_while_runners_live(site):
     other.attach(site.daemon)
     await other.round()
     assert len(site.shelf.found) == 4
+
+
+async def test_nothing_is_removed_while_something_runs_that_nobody_remembers():
+    house = Site()
+    house.runtime.listed = [FoundEnvironment(RunnerId(f"eph-{STORE}-old-1"), "env-old", "linux", ended=False)]
+    house.runtime.answers["probe"] = idle_report(workers=1)
+    house.runtime.hold["list"] = asyncio.Event()
+    async with house as site:
+        await site.round()
+        site.clock.ms += HOUR
+        house.runtime.hold["list"].set()
+        await until(lambda: any(row.leak is not None for row in site.runners()))
+        for number in range(337, 341):
+            site.catalogue.listed = [offer(f"2.{number}.0")]
+            await site.later(HOUR)
+        assert len(site.shelf.found) == 5
 
 
 async def test_nothing_is_removed_before_what_runs_is_known():
