@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import statistics
 import subprocess
 import sys
@@ -26,6 +27,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+import structlog
 
 from ephemerd.adapters.runtimes.docker import DockerRuntime, local
 from ephemerd.domain.ids import RunnerId
@@ -270,6 +273,10 @@ def main() -> int:
     if reason := why_not(NEEDED):
         sys.stderr.write(f"error: no engine can be started here: {reason}\n")
         return 5
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
     found = asyncio.run(measure(options.only or names, options.pairs))
     if options.as_json:
         sys.stdout.write(json.dumps({"benchmarks": found}) + "\n")

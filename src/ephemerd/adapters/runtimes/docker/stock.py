@@ -152,8 +152,14 @@ class Stock:
                 await self._remove(id_, _mode(entry))
         for entry in listing:
             runner = str((entry.get("Labels") or {}).get(specification.RUNNER))
-            if _role(entry) == specification.ENGINE and not alive(runner):
+            if _role(entry) != specification.ENGINE:
+                continue
+            if not alive(runner):
                 await self.clear(store, runner)
+            elif entry.get("State") == "exited":
+                log.warning(
+                    "the engine for a runner's jobs has ended; its docker commands fail", runner=runner
+                )
         await self._sweep_networks(store, {_mode(entry) for entry in holders}, alive)
         for volume in await self._engine.volumes(store):
             of = (volume.get("Labels") or {}).get(specification.RUNNER)
