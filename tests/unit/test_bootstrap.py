@@ -155,9 +155,7 @@ async def test_an_empty_secret_is_a_matter_of_credentials(folder, monkeypatch):
     Path("token").write_text("two words")
     parts = build(effective)
     await parts.daemon.close()
-    monkeypatch.setattr(
-        joining, "make_webhooks", lambda *_, **__: (_ for _ in ()).throw(Denied("no secret"))
-    )
+    monkeypatch.setattr(joining, "make_webhooks", lambda *_, **__: (_ for _ in ()).throw(Denied("no secret")))
     with pytest.raises(StartError) as caught:
         build(effective)
     assert caught.value.code == 4
