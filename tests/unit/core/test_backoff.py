@@ -41,3 +41,15 @@ def test_each_failure_of_one_seed_waits_differently():
 @pytest.mark.parametrize(("times", "pause"), [(0, 2), (1, 4), (4, 32), (5, 60), (6, 60), (10_000, 60)])
 def test_doubling_up_to_the_most(times, pause):
     assert doubling(2, 60, times) == pause
+
+
+def test_pauses_are_those_of_every_earlier_day():
+    """A journal is replayed by the rules that wrote it: a spread that changes silently breaks the replay."""
+    waits = [delay((30_000, 60_000), failures, 0.2, "linux:exit:7") for failures in (1, 2, 3)]
+    assert waits == [26_702, 67_942, 65_210]
+    assert delay((1_000_000_000,), 1, 1.0, "a") == 940_440_108
+
+
+def test_a_pause_is_never_negative():
+    waits = [delay((1_000,), 1, 5.0, f"pool:{number}") for number in range(50)]
+    assert min(waits) == 0

@@ -36,3 +36,11 @@ def test_places_of_jobs_that_left_are_packed_away():
             line.drop(order - 2)
     assert list(line) == [key(9_998), key(9_999)]
     assert len(line._places) <= 2 * 2 + LEAST_DEAD + 1
+
+
+def test_whoever_comes_back_to_the_last_place_stands_there_once():
+    line = Line()
+    line.add(7, key(7))
+    line.drop(7)
+    line.add(7, key(7))
+    assert list(line) == [key(7)]

@@ -16,7 +16,7 @@ from ephemerd.core.turn import Turn
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus, JobReport
-from ephemerd.domain.pool import Host, Policy, Pool, Setup
+from ephemerd.domain.pool import FenceKind, Host, Policy, Pool, Setup
 from ephemerd.domain.runner import Fence, FenceAnswer, GatePhase, GateRun, Order, Rule, RunnerState
 from ephemerd.domain.verdict import Sign
 from tests.unit.core.build import (
@@ -839,6 +839,15 @@ def test_a_job_that_is_over_is_not_overdue_however_long_it_ran():
     assert asked(world, name, hard=world.now - HOUR, state=RunnerState.RUNNING) is Rule.OVERDUE
 
 
+def test_one_that_was_not_looked_into_since_the_start_rests_however_long_it_is():
+    """An environment that is not known yet cannot be looked into, and no question is out that would stop it."""
+    world = World(LATE)
+    name = world.spare()
+    world.now += DAY
+    assert asked(world, name, adopted=True, seen_after_start=True) is Rule.EXPIRED
+    assert asked(world, name, adopted=True, seen_after_start=False) is None
+
+
 def test_spent_by_the_fence_alone_where_it_was_missed_twice():
     world = World()
     name = world.listening()
@@ -1013,3 +1022,19 @@ def test_what_rested_after_a_start_is_found_at_its_moment_without_a_sweep():
     assert world.rules(name) is None
     world.wait(1)
     assert world.rules(name) in ("expired", "surplus")
+
+
+def test_one_that_a_second_look_kept_is_found_at_its_moment_without_a_sweep():
+    world = unswept(pool(fence=FenceKind.NONE))
+    name = world.at_gate()
+    world.probed(name)
+    world.wait(5 * SECOND)
+    world.probed(name)
+    assert world.state(name) == "retiring"
+    world.handle(ev.DestroyFailed(name, f"env-{name}", Fault(Remedy.REFUSED, "the permit had lapsed")))
+    world.probed(name, UNKNOWN)
+    assert (world.state(name), world.row(name).hard) == ("stuck", None)
+    world.wait(10 * MINUTE - 1)
+    assert world.rules(name) is None
+    world.wait(1)
+    assert world.rules(name) == "expired"
