@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ephemerd.app.versions import refused_from
+from ephemerd.app.versions import RETIRE_BEFORE, refused_from, start_of, used_at
 from ephemerd.core.spans import span
 from ephemerd.domain.ids import Scope
 from ephemerd.domain.pool import DAY, SECOND
+from ephemerd.domain.runner import Runner
 from ephemerd.ports.applications import Ends, Unpacked, Use
 from ephemerd.ports.views import ApplicationView
 
@@ -44,6 +46,15 @@ class Source:
         if not self.problem:
             return FETCHING
         return f"its runner application could not be fetched ({self.problem}); it is tried again by itself"
+
+    def ending(self, row: Runner, at_hand: Mapping[str, Unpacked], now: int) -> Unpacked | None:
+        """Return the older version that a runner was made from, where the forge refuses it or soon will."""
+        key = used_at(self.uses, start_of(row))
+        if key is None or self.current is None or key == self.current.key:
+            return None
+        ends = refused_from(self.uses, key, self.ends)
+        due = key in self.refused or (ends is not None and now >= ends - RETIRE_BEFORE)
+        return at_hand.get(key) if due else None
 
     def view(self, now: int, pools: tuple[str, ...], versions: tuple[str, ...]) -> ApplicationView:
         """Show it; `versions` are all that are at hand."""

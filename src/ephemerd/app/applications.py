@@ -17,16 +17,7 @@ from pathlib import Path
 from ephemerd.app.application_source import FETCHING, Source
 from ephemerd.app.daemon import Daemon
 from ephemerd.app.deadline import within
-from ephemerd.app.versions import (
-    RETIRE_BEFORE,
-    idle,
-    lives,
-    needed,
-    refused_from,
-    start_of,
-    trimmed,
-    used_at,
-)
+from ephemerd.app.versions import idle, lives, needed_by, start_of, trimmed, used_at
 from ephemerd.app.writer import Handled
 from ephemerd.core.events import ApplicationTold, EnvironmentExited, KillOrdered, Reconfigured
 from ephemerd.domain.exits import REFUSED_VERSION
@@ -367,22 +358,13 @@ class Applications:
             source = self._sources.get(str(scope)) if scope is not None else None
             if source is None or row.order_given is not None or not idle(row):
                 continue
-            old = self._ending(source, row)
+            old = source.ending(row, self._at_hand, self._now())
             if old is None or (row.pool in leaving and old.key not in source.refused):
                 continue
             leaving.add(row.pool)
             newer = source.current.version if source.current is not None else ""
             why = f"its runner application {old.version} is, or will soon be, refused; there is {newer}"
             self._send(KillOrdered(WHO, row.id, why))
-
-    def _ending(self, source: Source, row: Runner) -> Unpacked | None:
-        """Return the older version that a runner was made from, where it ends soon."""
-        key = used_at(source.uses, start_of(row))
-        if key is None or source.current is None or key == source.current.key:
-            return None
-        ends = refused_from(source.uses, key, source.ends)
-        due = key in source.refused or (ends is not None and self._now() >= ends - RETIRE_BEFORE)
-        return self._at_hand.get(key) if due else None
 
     async def _prune(self) -> None:
         """Remove the versions that no runner, and no scope, needs any more."""
@@ -391,7 +373,10 @@ class Applications:
             return
         if any(host.listed is None for host in daemon.core.state.hosts.values() if host.configured):
             return  # what runs without our knowledge is not known yet
-        needs = self._needs([row for row in daemon.core.state.runners.values() if lives(row)])
+        if any(source.current is None for source in self._sources.values()):
+            return  # what was fetched for it may not be in use yet
+        rows = [row for row in daemon.core.state.runners.values() if lives(row)]
+        needs = needed_by({**self._kept, **self._all_uses()}, rows, self._wanted)
         for key in [key for key in self._at_hand if needs is not None and key not in needs]:
             try:
                 await self._shelf.remove(key)
@@ -400,27 +385,6 @@ class Applications:
                 continue
             logger.info("an old runner application was removed", extra={"fields": {"key": key}})
             del self._at_hand[key]
-
-    def _needs(self, rows: list[Runner]) -> set[str] | None:
-        """Return the versions that are needed; None where that is not known of some runner."""
-        if any(source.current is None for source in self._sources.values()):
-            return None  # what was fetched for it may not be in use yet
-        scopes = {name: uses for name, uses in {**self._kept, **self._all_uses()}.items() if uses}
-        starts: dict[str, list[int]] = {name: [] for name in scopes}
-        for row in rows:
-            if row.leak is not None:
-                return None  # found without a row: nobody knows when it was started
-            if (name := str(row.scope)) in starts:
-                starts[name].append(start_of(row))
-            elif row.pool in self._wanted:
-                return None
-        found: set[str] = set()
-        for name, uses in scopes.items():
-            some = needed(uses, starts[name])
-            if some is None:
-                return None
-            found |= some
-        return found
 
     def _rests(self, source: Source) -> bool:
         """Say whether a pool of the scope rests since the forge refused its version."""

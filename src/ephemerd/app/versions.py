@@ -6,7 +6,7 @@ in use when its start was ordered; near a change it may have been either, and no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from ephemerd.domain.pool import DAY, MINUTE
 from ephemerd.domain.runner import Runner, RunnerState
@@ -47,6 +47,31 @@ def needed(uses: Sequence[Use], starts: Iterable[int]) -> set[str] | None:
             until = uses[number - 1].since if number else None
             if use.since - UNSURE <= at and (until is None or at <= until + UNSURE):
                 found.add(use.key)
+    return found
+
+
+def needed_by(
+    scopes: Mapping[str, Sequence[Use]], rows: Iterable[Runner], wanted: Container[str]
+) -> set[str] | None:
+    """Return which versions are needed by these runners, and by the next ones of each scope; None: all.
+
+    scopes   the uses of each scope that ever had any
+    wanted   the pools whose runners are made from such versions
+    """
+    starts: dict[str, list[int]] = {name: [] for name, uses in scopes.items() if uses}
+    for row in rows:
+        if row.leak is not None:
+            return None  # found without a row: nobody knows when it was started
+        if (name := str(row.scope)) in starts:
+            starts[name].append(start_of(row))
+        elif row.pool in wanted:
+            return None
+    found: set[str] = set()
+    for name, at in starts.items():
+        some = needed(scopes[name], at)
+        if some is None:
+            return None
+        found |= some
     return found
 
 
