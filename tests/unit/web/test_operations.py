@@ -18,6 +18,7 @@ from ephemerd.app.sessions import Failures, Sessions
 from ephemerd.app.tokens import Tokens
 from ephemerd.ports.access import Role
 from ephemerd.ports.errors import Broken
+from ephemerd.web import events
 from ephemerd.web import operations as declared
 from ephemerd.web.access import Keys, OnSocket, WithTokens
 from ephemerd.web.api import DOCS, DOCUMENT, Api
@@ -464,6 +465,43 @@ async def test_a_stream_ends_when_its_token_is_revoked(office, house):
     await asyncio.wait_for(task, 10)
     assert office.feed.subscribers == 0
     assert (await sent.get())["more_body"] is False
+
+
+async def test_who_does_not_take_what_is_sent_is_cut_off(office, house, monkeypatch):
+    monkeypatch.setattr(events, "STUCK", 0.01)
+    full = asyncio.Event()
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body" and b"id:" in message["body"]:
+            await full.wait()
+
+    async def receive() -> Any:
+        await full.wait()
+
+    stream = events.EventStream(office.feed, None, after=None, kinds=frozenset(), subject="")
+    task = asyncio.create_task(stream({"type": "http"}, receive, send))
+    await until(lambda: office.feed.subscribers == 1)
+    await house.report()
+    await asyncio.wait_for(task, 10)
+    assert office.feed.subscribers == 0
+
+
+async def test_a_fault_in_a_stream_is_not_hidden(office, house, monkeypatch):
+    def broken(_: Any) -> bytes:
+        raise RuntimeError("cannot be written")
+
+    monkeypatch.setattr(events, "wire", broken)
+
+    async def nothing(*_: Any) -> Any:
+        await asyncio.sleep(0)
+        return {"type": "http.request"}
+
+    stream = events.EventStream(office.feed, None, after=None, kinds=frozenset(), subject="")
+    task = asyncio.create_task(stream({"type": "http"}, nothing, nothing))
+    await until(lambda: office.feed.subscribers == 1)
+    await house.report()
+    with pytest.raises(RuntimeError, match="cannot be written"):
+        await asyncio.wait_for(task, 10)
 
 
 async def test_a_stream_ends_with_the_feed(office, house):
