@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import asynccontextmanager
@@ -757,12 +758,14 @@ async def test_registering_leaves_no_trace_of_the_credential(caplog):
         assert TOKEN not in caplog.text
 
 
-async def test_budgets_are_kept_as_last_told():
+async def test_budgets_are_kept_as_last_told_until_their_reset():
+    reset = {"core": int(time.time()) + 3000, "search": 1_700_000_000}
+
     def limits(resource: str, remaining: int) -> dict[str, str]:
         return {
             "X-RateLimit-Limit": "5000",
             "X-RateLimit-Remaining": str(remaining),
-            "X-RateLimit-Reset": "1700000000",
+            "X-RateLimit-Reset": str(reset[resource]),
             "X-RateLimit-Resource": resource,
         }
 
@@ -780,8 +783,8 @@ async def test_budgets_are_kept_as_last_told():
         for _ in range(2):
             await forge.runner(SCOPE, 7)
         assert forge.budgets() == (
-            Budget("core", 5000, 9, 1700000000, reserve=1000),
-            Budget("search", 5000, 5, 1700000000, reserve=1000),
+            Budget("core", 5000, 9, reset["core"], reserve=1000),
+            Budget("search", 5000, 5000, reset["search"], reserve=1000),
         )
 
 
