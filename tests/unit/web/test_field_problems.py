@@ -29,10 +29,10 @@ class Port:
     def __init__(self, house: House, **bodies: Any) -> None:
         self.house, self.bodies = house, Bodies(**bodies)
         hooks = {"github": make_webhooks("github", secret=SECRET)}
-        intake = Intake(hooks, house.daemon.inbox, house.meter, wait=2)
+        intake = Intake(hooks, house.daemon.inbox, house.meter, wait=60)
         app = webhook_app(intake, Queries(house.daemon, "1"), bodies=self.bodies)
         self.client = httpx2.AsyncClient(
-            transport=httpx2.ASGITransport(app=app), base_url="http://hook", timeout=10
+            transport=httpx2.ASGITransport(app=app), base_url="http://hook", timeout=60
         )
 
     async def send(self, body: Any, headers: dict[str, str] | None = None) -> int:
