@@ -770,8 +770,8 @@ async def test_budgets_are_kept_as_last_told_until_their_reset():
         }
 
     answers = in_turn(
-        Reply(200, RUNNER, limits("core", 10)),
-        Reply(500, None, limits("core", 9)),
+        Reply(200, RUNNER, limits("core", 3_010)),
+        Reply(500, None, limits("core", 3_009)),
         Reply(200, RUNNER, limits("search", 5)),
         Reply(200, RUNNER),
     )
@@ -783,7 +783,7 @@ async def test_budgets_are_kept_as_last_told_until_their_reset():
         for _ in range(2):
             await forge.runner(SCOPE, 7)
         assert forge.budgets() == (
-            Budget("core", 5000, 9, reset["core"], reserve=1000),
+            Budget("core", 5000, 3_009, reset["core"], reserve=1000),
             Budget("search", 5000, 5000, reset["search"], reserve=1000),
         )
 
