@@ -5,6 +5,7 @@ Nothing is slept: each change is awaited in the page, which must show it without
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx2
+import psutil
 import pytest
 from playwright.sync_api import Browser, expect
 
@@ -87,6 +89,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield made
     finally:
         made.close()
+        end_runners(made.folder)
 
 
 @pytest.fixture
@@ -98,6 +101,15 @@ def destroyed(site: Served) -> str:
 def seen(browser: Browser, site: Served) -> Iterator[Tab]:
     with tab(browser, site.base) as made:
         yield made
+
+
+def end_runners(folder: Path) -> None:
+    """End what a daemon that is gone has left running, as it does on purpose."""
+    for process in psutil.process_iter(["cmdline"]):
+        if any(str(folder) in word for word in process.info["cmdline"] or ()):
+            with contextlib.suppress(psutil.Error):
+                for one in [*process.children(recursive=True), process]:
+                    one.kill()
 
 
 def check(seen: Tab, folder: Path, name: str, *, contrast: bool = False) -> None:
@@ -272,7 +284,7 @@ def test_a_held_slot_that_nothing_accounts_for_is_said_on_the_page(browser, tmp_
     site = Served(tmp_path, STALLING)
     try:
         listener = tmp_path / "application" / "bin" / "Runner.Listener"
-        listener.write_text("#!/bin/sh\nexec sleep 600\n")
+        listener.write_text("#!/bin/sh\nexec sleep 120\n")
         with tab(browser, site.base) as seen:
             page = seen.open("/")
             expect(page.locator("#health")).to_have_text("ok")
@@ -288,3 +300,4 @@ def test_a_held_slot_that_nothing_accounts_for_is_said_on_the_page(browser, tmp_
             assert health.status_code == 503
     finally:
         site.close()
+        end_runners(tmp_path)
