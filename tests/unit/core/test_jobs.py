@@ -14,6 +14,7 @@ from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.core import jobs
 from ephemerd.core.turn import Turn
+from ephemerd.domain.access import Refusal
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus, JobReport, JobStatus, Told
 from ephemerd.domain.pool import Policy
@@ -586,6 +587,14 @@ def test_a_job_that_is_told_of_again_is_confirmed_and_begins_anew_to_be_missed(s
     assert (world.job(1).missing, world.job(1).confirmed) == (None, world.now)
 
 
+def test_a_job_that_was_let_go_by_an_approval_is_confirmed() -> None:
+    world = closed()
+    world.told(report(1, S.WAITING))
+    world.now += SECOND
+    world.queued(1)
+    assert (world.job(1).status, world.job(1).confirmed) == (JobStatus.QUEUED, world.now)
+
+
 def test_waiting_again_is_a_confirmation_and_so_is_the_answer_that_it_waits() -> None:
     world = closed()
     world.told(report(1, S.WAITING))
@@ -710,8 +719,32 @@ def test_a_job_that_was_missed_within_the_minute_is_asked_about_when_the_minute_
     missed = world.now
     world.feed(ev.JobLookedUp(key(1), 0, missing=True))
     world.now += 20 * SECOND
+    world.core.state.jobs[key(1)] = replace(world.job(1), ask_again=None)  # somebody else asked
     world.feed(ev.JobLookedUp(key(1), 0, missing=True))
     assert world.job(1).ask_again == missed + MINUTE
+
+
+def test_a_question_that_is_repeated_is_one_that_is_repeated_again() -> None:
+    world = closed()
+    world.queued(1)
+    jobs.due(turn(world), replace(world.job(1), ask_again=world.now))
+    assert world.job(1).asking == "waiting"
+
+
+def test_a_refused_job_that_waits_for_an_approval_is_asked_about_itself_and_not_its_run() -> None:
+    world = closed()
+    world.told(report(1, S.WAITING, run_id=5))
+    t = turn(world)
+    jobs.due(t, replace(world.job(1), refused=Refusal.UNKNOWN.value, ask_again=world.now))
+    assert [command.job for command in of(t.step().commands, cm.LookUpJob)] == [key(1)]
+
+
+def test_an_answer_about_a_job_that_no_scope_serves_is_no_answer_of_a_scope() -> None:
+    world = closed()
+    before = dict(world.core.state.scopes)
+    stranger = key(1, "else/where")
+    world.feed(ev.JobLookedUp(stranger, 0, JobReport(stranger, S.QUEUED, LABELS)))
+    assert world.core.state.scopes == before
 
 
 # who is served anew

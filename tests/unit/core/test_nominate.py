@@ -1038,3 +1038,16 @@ def test_one_that_a_second_look_kept_is_found_at_its_moment_without_a_sweep():
     assert world.rules(name) is None
     world.wait(1)
     assert world.rules(name) == "expired"
+
+
+def test_a_spare_whose_own_job_another_runner_is_named_for_is_surplus_at_once():
+    """Nothing changes in the matching, which had left it over before: the other one stood for its job."""
+    world = World(policy=Policy(nominate_every=10 * DAY, reconcile_every=10 * DAY))
+    spare, other = world.listening(), world.listening()
+    world.discharge(other)
+    world.sign(other, Sign.ANNOUNCED, "Running job: build")
+    world.wait(MINUTE)
+    assert world.row(spare).surplus_since is not None
+    assert world.rules(spare) is None, "its own job still waits"
+    world.begins(world.intent(spare), other)
+    assert world.rules(spare) == "surplus"
