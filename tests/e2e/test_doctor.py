@@ -15,10 +15,10 @@ import pytest
 
 from ephemerd.adapters.forges.github import make_forge
 from ephemerd.adapters.forges.github.doctor import diagnose
-from ephemerd.joining import look_at_forges
 from ephemerd.cli.main import run
 from ephemerd.config.effective import Effective, load_settings
 from ephemerd.domain.ids import Scope
+from ephemerd.joining import look_at_forges
 from ephemerd.ports.views import FindingView
 from ephemerd.testing.forge_sim.main import ForgeSim, Options, running
 from tests.e2e.scripted_server import Received, Reply, server

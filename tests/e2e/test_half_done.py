@@ -69,7 +69,7 @@ class HalfDone(Site):
 
     def ended(self, job: int) -> None:
         """Wait until the look-alike counts a job as ended."""
-        wanted = {"for": "jobs_ended", "timeout": 60, "jobs": str(job)}
+        wanted = {"for": "jobs_ended", "timeout": "60", "jobs": str(job)}
         assert httpx2.get(f"{self.forge}/_admin/wait", params=wanted, timeout=90).json()["held"]
 
     def admin(self, path: str, **body: Any) -> Any:

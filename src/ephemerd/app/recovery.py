@@ -66,9 +66,7 @@ async def recover(store: Store, clock: Clock) -> Life:
     return Life(loaded.store, core, same_boot, await store.quarantined())
 
 
-def boot(
-    life: Life, setup: Setup, *, again: bool = False, held: tuple[tuple[str, str], ...] = ()
-) -> Booted:
+def boot(life: Life, setup: Setup, *, again: bool = False, held: tuple[tuple[str, str], ...] = ()) -> Booted:
     """Return the first event of a life, under a fresh epoch. `again`: the memory was dropped and reloaded
     within one process, so that the machine is surely still the same boot. `held` as in the event."""
     return Booted(life.store, draw_epoch(), setup, life.same_boot or again, held)

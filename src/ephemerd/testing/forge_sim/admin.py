@@ -123,8 +123,9 @@ class Admin:
         """Publish and refuse versions of the runner application, or serve them badly."""
         found = self.world.applications
         found.change(body)
-        for runner in self.world.runners.values():
-            if body.get("refuse_below") and runner.polling and runner.offer is None and found.refuses(runner.version):
+        for runner in self.world.runners.values() if body.get("refuse_below") else ():
+            waits = runner.polling and runner.offer is None
+            if waits and runner.version is not None and found.refuses(runner.version):
                 runner.messages.put_nowait({"type": "TooOld"})
         if body.get("publish") or body.get("refuse_below"):
             self.world.truth.add("applications", listed=found.listed, refused_below=found.refused_below)
