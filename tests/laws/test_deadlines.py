@@ -34,7 +34,7 @@ ENDS_BY_ITSELF = {
     "app/executor.py: self._idle.wait()": "the commands under way have deadlines of their own",
     "app/daemon.py: self._booted.wait()": "whoever waits for the first commit has a bound, and the stop ends it",
     "app/daemon.py: self._ended.wait()": "after `Executor.close` nothing is left that could hold the end up",
-    "adapters/runtimes/docker/launch.py: asyncio.wait((making,))": "each call of the engine has its own deadline",
+    "adapters/runtimes/docker/stock.py: asyncio.wait((self._task,))": "each call of the engine has its own deadline",
     "adapters/runtimes/docker/tunnel.py: self.process.wait()": "our own child, and it was killed the line before",
     "app/executor_forge.py: asyncio.wait([out])": "a registration under way has the deadlines of its write",
 }
