@@ -270,7 +270,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=9)
     parser.add_argument("--json", action="store_true", dest="as_json")
     options = parser.parse_args()
-    if reason := why_not(NEEDED):
+    if reason := why_not((*NEEDED, "docker")):
         sys.stderr.write(f"error: no engine can be started here: {reason}\n")
         return 5
     structlog.configure(

@@ -17,8 +17,16 @@ from ephemerd.ports.errors import Broken, PortError
 from ephemerd.ports.runtime import StartOrder
 from ephemerd.testing.contracts.runtime import FIRST, SECOND, STORE, Sink
 from ephemerd.testing.engines.api import EngineApi
+from ephemerd.testing.engines.own import why_not
 from tests.e2e.docker_runtime import POOL, SECRET, Lab
-from tests.e2e.engine import PUBLIC, WITH_ENGINE, TestEngine, busybox_image, image_with_engine
+from tests.e2e.engine import (
+    ENGINE_PROGRAMS,
+    PUBLIC,
+    WITH_ENGINE,
+    TestEngine,
+    busybox_image,
+    image_with_engine,
+)
 from tests.e2e.listening import listening
 
 pytestmark = [
@@ -33,6 +41,8 @@ INNER = "job:1"
 
 @pytest.fixture(scope="module")
 def with_engine(docker_engine: TestEngine) -> TestEngine:
+    if reason := why_not((*ENGINE_PROGRAMS, "iptables")):
+        pytest.skip(f"{reason} (make system installs it as root on Debian)")
     docker_engine.api.import_image(WITH_ENGINE, image_with_engine(), "WORKDIR /runner")
     return docker_engine
 
