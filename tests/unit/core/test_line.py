@@ -44,3 +44,14 @@ def test_whoever_comes_back_to_the_last_place_stands_there_once():
     line.drop(7)
     line.add(7, key(7))
     assert list(line) == [key(7)]
+
+
+def test_who_leaves_a_short_line_costs_no_packing():
+    line = Line()
+    for order in range(50):
+        line.add(order, key(order))
+    places = line._places
+    for order in range(10):
+        line.drop(order)
+    assert line._places is places
+    assert list(line) == [key(order) for order in range(10, 50)]

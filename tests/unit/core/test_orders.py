@@ -188,3 +188,61 @@ def test_a_sweep_looks_at_every_live_runner() -> None:
     world.feed(ev.SweepOrdered())
     assert world.count(cm.ProbeRunner) == before  # one probe at a time
     assert world.runner(name).gate is not None
+
+
+def test_every_order_is_logged_with_who_gave_it_and_what_for() -> None:
+    world = World()
+    (runner,) = world.listening(1)
+    said = {}
+    for order in (
+        ev.CordonOrdered("ann", POOL, "small", "disk swap"),
+        ev.DrainOrdered("bob", ALL),
+        ev.UncordonOrdered("eve", HOST, "here"),
+        ev.KillOrdered("dan", runner, "cleaning up", even_if_busy=False),
+    ):
+        for note in world.feed(order).notes:
+            said[note.text] = dict(note.fields)
+    assert said["cordoned"] == {"target": "pool", "name": "small", "by": "ann: disk swap"}
+    assert said["draining"] == {"target": "all", "name": "", "by": "bob"}
+    assert said["uncordoned"] == {"target": "host", "name": "here", "by": "eve"}
+    assert said["kill ordered"] == {
+        "runner": runner,
+        "by": "dan",
+        "reason": "cleaning up",
+        "force": "False",
+    }
+
+
+def cordons(world: World) -> dict[str, tuple[str, bool]]:
+    """What is ordered for each pool and host: why it is cordoned, and whether it drains."""
+    state = world.core.state
+    rows = {f"pool {name}": row for name, row in state.pools.items()} | {
+        f"host {name}": row for name, row in state.hosts.items()
+    }
+    return {name: (row.cordoned, row.draining) for name, row in rows.items()}
+
+
+NOTHING = ("", False)
+
+
+def test_a_pool_and_a_host_of_one_name_are_told_apart_and_a_drain_ends_where_it_was_ordered() -> None:
+    world = World(pool("here"), pool("small"))
+    world.feed(ev.DrainOrdered("ann", HOST, "here"))
+    assert cordons(world) == {"pool here": NOTHING, "pool small": NOTHING, "host here": ("ann", True)}
+    world.feed(ev.DrainOrdered("bob", POOL, "here"))
+    world.feed(ev.UncordonOrdered("ann", HOST, "here"))
+    assert cordons(world) == {"pool here": ("bob", True), "pool small": NOTHING, "host here": NOTHING}
+    world.feed(ev.UncordonOrdered("ann", POOL, "here"))
+    assert set(cordons(world).values()) == {NOTHING}
+
+
+def test_an_order_for_what_is_not_there_changes_nothing() -> None:
+    """There is no pool of the host's name, and no host of the pool's."""
+    world = World(pool("small"))
+    for target, name in ((POOL, "here"), (HOST, "small"), (POOL, "nowhere"), (HOST, "nowhere")):
+        world.feed(ev.CordonOrdered("ann", target, name))
+        assert set(cordons(world).values()) == {NOTHING}
+        world.feed(ev.UncordonOrdered("ann", target, name))
+    world.feed(ev.CordonOrdered("ann", HOST, "here"))
+    world.feed(ev.UncordonOrdered("ann", POOL, "here"))
+    assert cordons(world)["host here"] == ("ann", False)

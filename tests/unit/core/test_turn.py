@@ -1,0 +1,76 @@
+"""What a turn keeps true by itself: moments, subjects, and the rows that a store has to forget."""
+
+from __future__ import annotations
+
+from ephemerd.core.evolve import replace
+from ephemerd.core.turn import Turn, job_moment
+from ephemerd.domain.pool import Policy
+from tests.unit.core.world import MINUTE, SECOND, World, key
+
+
+def turn(world: World) -> Turn:
+    return Turn(world.core.state, world.now)
+
+
+def test_a_runner_that_is_dropped_is_forgotten_by_store_agenda_and_turn() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    t = turn(world)
+    t.touch((name,))
+    t.drop_runner(world.runner(name))
+    assert ("runner", name, None) in t.step().changed
+    assert ("runner", name) not in t.state.agenda.moments()
+    assert name not in t.touched
+
+
+def test_a_job_that_is_dropped_is_forgotten_by_store_and_agenda() -> None:
+    world = World()
+    world.queued(1)
+    t = turn(world)
+    t.put_job(replace(world.job(1), not_before=world.now + MINUTE))
+    assert t.state.agenda.moments()["job", str(key(1))] == world.now + MINUTE
+    t.drop_job(key(1))
+    assert ("job", str(key(1)), None) in t.step().changed
+    assert ("job", str(key(1))) not in t.state.agenda.moments()
+
+
+def test_a_runners_row_concerns_its_job_too() -> None:
+    """So that the story of a job tells what happened to the runner that has it."""
+    world = World()
+    (name,) = world.listening(1)
+    t = turn(world)
+    t.change_runner(world.runner(name), job=key(1))
+    assert t.step().subjects == tuple(sorted((name, str(key(1)))))
+    t = turn(world)
+    t.change_runner(replace(world.runner(name), job=None), token=5)
+    assert t.step().subjects == (name,)
+
+
+def test_a_pool_wants_a_look_when_its_pause_ends_and_none_without_one() -> None:
+    world = World()
+    t = turn(world)
+    row = t.put_pool(replace(t.state.pools["small"], not_before=world.now + 1))
+    assert t.state.agenda.moments()["pool", "small"] == world.now + 1
+    t.put_pool(replace(row, not_before=world.now))
+    assert ("pool", "small") not in t.state.agenda.moments()
+
+
+def test_a_job_wants_a_look_at_the_first_of_its_moments_and_never_at_this_one() -> None:
+    world = World()
+    world.queued(1)
+    row, now, policy = world.job(1), world.now, Policy()
+    asked = replace(row, asked=now, not_before=now + MINUTE)
+    assert job_moment(asked, policy, now) == now + policy.confirm_wait < now + MINUTE
+    again = replace(row, ask_again=now + 30 * SECOND, not_before=now + SECOND)
+    assert job_moment(again, policy, now) == now + SECOND
+    assert job_moment(replace(row, not_before=now), policy, now) is None
+
+
+def test_a_class_of_demand_that_is_forgotten_is_forgotten_by_the_store() -> None:
+    world = World()
+    world.queued(1)
+    (name,) = world.core.state.classes
+    t = turn(world)
+    t.put_class(name, None)
+    assert t.step().changed == (("class", name, None),)
+    assert name not in t.state.classes
