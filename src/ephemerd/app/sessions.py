@@ -30,11 +30,11 @@ MOST_ADDRESSES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What a login link stands for; `token` is the name of the token that asked for it, "" for none."""
+    """What a login link stands for; `token` is the digest of the token that asked for it, empty for none."""
 
     role: Role
     who: str
-    token: str
+    token: bytes
     until: int
 
 
@@ -44,7 +44,7 @@ class Session:
 
     role: Role
     who: str
-    token: str
+    token: bytes
     csrf: str
     began: int
     seen: int
@@ -54,15 +54,16 @@ class Session:
 
 
 class Sessions:
-    """Login codes and sessions. `now` is the wall clock in ms; `holds` says whether a token is still good."""
+    """Login codes and sessions. `now` is the wall clock in ms; `holds` says whether the token of a digest is still
+    good: each lasts no longer than the very token that it came from, whatever bears its name later."""
 
-    def __init__(self, now: Callable[[], int], holds: Callable[[str], bool]) -> None:
+    def __init__(self, now: Callable[[], int], holds: Callable[[bytes], bool]) -> None:
         self._now = now
         self._holds = holds
         self._codes: OrderedDict[bytes, Code] = OrderedDict()
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
 
-    def invite(self, role: Role, who: str, token: str = "") -> tuple[str, int]:
+    def invite(self, role: Role, who: str, token: bytes = b"") -> tuple[str, int]:
         """Make a login code; return it and until when it holds (ms)."""
         code, until = secrets.token_urlsafe(32), self._now() + CODE_LIFE
         self._codes[digest(code)] = Code(role, who, token, until)
@@ -107,7 +108,7 @@ class Sessions:
     def _alive(self, session: Session, now: int) -> bool:
         return now - session.seen < IDLE and now - session.began < LIFE and self._good(session.token)
 
-    def _good(self, token: str) -> bool:
+    def _good(self, token: bytes) -> bool:
         return not token or self._holds(token)
 
 

@@ -105,10 +105,9 @@ class Tokens:
         self._used[found.name] = self._now()
         return found
 
-    def holds(self, name: str) -> bool:
-        """Whether a token of that name is there and not expired."""
-        record = self._records.get(name)
-        return record is not None and not self._over(record)
+    def holds(self, kept: bytes) -> bool:
+        """Whether the token of that digest is there and not expired; another one of its name is not meant."""
+        return any(record.digest == kept and not self._over(record) for record in self._records.values())
 
     def _over(self, record: TokenRecord) -> bool:
         return record.expires is not None and record.expires <= self._now()

@@ -57,7 +57,7 @@ class Access:
 
     local   over the unix socket: the only way to make and revoke tokens
     via     `socket`, `loopback`, `token` or `session`
-    token   name of the token, also of the one that a session came from; "" for none
+    token   digest of the token, also of the one that a session came from; empty for none
     good    whether it still is so: for answers that go on for long
     """
 
@@ -66,7 +66,7 @@ class Access:
     csrf: str = field(repr=False)
     via: str
     local: bool = False
-    token: str = ""
+    token: bytes = field(default=b"", repr=False)
     good: Callable[[], bool] = field(default=lambda: True, repr=False, compare=False)
 
 
@@ -188,8 +188,8 @@ class WithTokens:
             record = self._keys.tokens.find(token.strip())
             if record is None:
                 return self._wrong(scope, "the token is not known, was revoked or is over; make a new one")
-            good = partial(self._keys.tokens.holds, record.name)
-            return Access(record.role, record.name, "", "token", token=record.name, good=good)
+            good = partial(self._keys.tokens.holds, record.digest)
+            return Access(record.role, record.name, "", "token", token=record.digest, good=good)
         secret = cookie(headers, self._keys.cookie)
         if not secret:
             return ask_for_login(scope, headers)

@@ -198,11 +198,15 @@ def _who(given: Given) -> str:
 
 def named(access: Access | None, said: str) -> str:
     """Return what the journal calls a caller: over TCP the token's or session's name, which nobody can choose,
-    goes with what they say of themselves."""
+    goes with what they say of themselves, and is never what is cut off."""
     said = _short(said).strip()
     if access is None or not access.who:
         return said or NOBODY
-    return _short(f"{said} ({access.who})" if said and said != access.who else access.who)
+    if not said or said == access.who:
+        return _short(access.who)
+    sure = f" ({access.who})"
+    room = TEXT - len(sure)
+    return said[:room] + sure if room > 0 else _short(access.who)
 
 
 def _short(text: str) -> str:

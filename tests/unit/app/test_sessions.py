@@ -22,11 +22,11 @@ from ephemerd.ports.access import Role
 class Case:
     def __init__(self) -> None:
         self.now = 1_800_000_000_000
-        self.good: set[str] = set()
+        self.good: set[bytes] = set()
         self.sessions = Sessions(lambda: self.now, self.good.__contains__)
         self.failures = Failures(lambda: self.now)
 
-    def log_in(self, role: Role = Role.OPERATE, token: str = "") -> str:
+    def log_in(self, role: Role = Role.OPERATE, token: bytes = b"") -> str:
         code, _ = self.sessions.invite(role, "ann", token)
         secret = self.sessions.enter(code)
         assert secret is not None
@@ -95,9 +95,9 @@ def test_leaving(case):
 
 
 def test_a_session_ends_with_the_token_it_came_from(case):
-    case.good.add("grafana")
-    secret = case.log_in(token="grafana")
-    code, _ = case.sessions.invite(Role.READ, "ann", "grafana")
+    case.good.add(b"grafana")
+    secret = case.log_in(token=b"grafana")
+    code, _ = case.sessions.invite(Role.READ, "ann", b"grafana")
     assert case.sessions.find(secret) is not None
     case.good.clear()
     assert case.sessions.find(secret) is None

@@ -65,10 +65,10 @@ def test_a_token_ends_at_its_time(case):
     made = case.tokens.create("a", Role.OPERATE, 60)
     case.now = T0 + 59_999
     assert case.tokens.find(made.token) is not None
-    assert case.tokens.holds("a")
+    assert case.tokens.holds(digest(made.token))
     case.now = T0 + 60_000
     assert case.tokens.find(made.token) is None
-    assert not case.tokens.holds("a")
+    assert not case.tokens.holds(digest(made.token))
     assert [(view.name, view.expired) for view in case.tokens.list()] == [("a", True)]
 
 
@@ -79,7 +79,9 @@ def test_a_revoked_one_is_void_at_once_and_its_name_is_free(case):
     assert case.shelf.records == []
     with pytest.raises(NoSuchToken):
         case.tokens.revoke("a")
-    case.tokens.create("a", Role.READ, None)
+    again = case.tokens.create("a", Role.READ, None)
+    assert case.tokens.holds(digest(again.token))
+    assert not case.tokens.holds(digest(made.token)), "another token has its name now"
 
 
 def test_what_is_kept_is_found_again(case):

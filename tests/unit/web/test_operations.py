@@ -20,11 +20,12 @@ from ephemerd.ports.access import Role
 from ephemerd.ports.errors import Broken
 from ephemerd.web import events
 from ephemerd.web import operations as declared
-from ephemerd.web.access import Keys, OnSocket, WithTokens
+from ephemerd.web.access import Access, Keys, OnSocket, WithTokens
 from ephemerd.web.api import DOCS, DOCUMENT, Api
 from ephemerd.web.apidocs import markdown
 from ephemerd.web.openapi import document
 from ephemerd.web.operations import Operation
+from ephemerd.web.orders import TEXT, named
 from tests.unit.app.fakes import until
 from tests.unit.app.test_daemon import House
 from tests.unit.app.test_tokens import MemoryShelf
@@ -268,8 +269,23 @@ async def test_a_link_gives_no_more_than_its_maker_may(office):
     link = (await post(path, headers=operate, json={})).json()
     await office.tcp.get(link["path"])
     assert (await office.tcp.get(f"{FOLDER}/status")).status_code == 200
+    spare = (await post(path, headers=operate, json={})).json()
     office.keys.tokens.revoke("operate")
-    assert (await office.tcp.get(f"{FOLDER}/status")).status_code == 401
+    office.keys.tokens.create("operate", Role.OPERATE, None)
+    assert (await office.tcp.get(f"{FOLDER}/status")).status_code == 401, "another token has its name now"
+    assert (await office.tcp.get(spare["path"])).status_code == 401
+
+
+async def test_a_caller_cannot_hide_his_name_behind_a_long_one(office, house):
+    body = {"target": "pool", "name": "linux", "who": "ann" * 400}
+    answer = await office.tcp.post(f"{FOLDER}/cordon", json=body, headers=office.token(Role.OPERATE))
+    assert answer.status_code == 200
+    event = next(entry.event for entry in house.store.entries if entry.event["kind"] == "CordonOrdered")
+    assert event["who"].startswith("annann")
+    assert event["who"].endswith(" (operate)")
+    assert len(event["who"]) <= TEXT
+    long = Access(Role.OPERATE, event["who"], "", "session")
+    assert named(long, "ann") == event["who"]
 
 
 async def test_a_daemon_without_a_port_for_browsers_gives_no_links(house):
@@ -461,6 +477,7 @@ async def test_a_stream_ends_when_its_token_is_revoked(office, house):
     await chunk(sent)
     await until(lambda: office.feed.subscribers == 1)
     office.keys.tokens.revoke("read")
+    office.keys.tokens.create("read", Role.READ, None)
     await house.report()
     await asyncio.wait_for(task, 10)
     assert office.feed.subscribers == 0
