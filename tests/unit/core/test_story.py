@@ -429,3 +429,18 @@ def test_nothing_happened():
 def test_the_same_journal_gives_the_same_story():
     entries = [Entry(number, 5, event) for number, (event, _) in enumerate(SENTENCES)]
     assert tell(entries, [], R) == tell(list(reversed(entries)), [], R)
+
+
+@pytest.mark.parametrize("via", ["", "none"])
+def test_a_verdict_without_a_source_names_none(via):
+    (line,) = tell([], [decision(8, 1_000, via=via)])
+    assert "vetoed, so it stays (busy); " in line.text
+
+
+def test_evidence_of_a_millisecond_before_is_not_of_the_same_moment():
+    def when(age: int) -> str:
+        seen = Evidence(Verdict.BUSY, Via.PROBE, 1_000 - age, "Runner.Worker, pid 12")
+        (line,) = tell([], [decision(8, 1_000, evidence=(seen,))])
+        return line.evidence[0].partition(", ")[0]
+
+    assert (when(0), when(1)) == ("then", "0.001 s before")
