@@ -139,6 +139,7 @@ class Feed:
         try:
             wanted = Wanted(frozenset(kinds), subject)
             cursor = after if after is not None else self._rung or FROM_THE_FIRST
+            told = self._loop_time()
             while not self._closed:
                 if cursor == FROM_THE_FIRST and self._rung:
                     cursor = self._first - 1
@@ -149,8 +150,10 @@ class Feed:
                     missed, cursor = await self._missed(cursor, wanted)
                     for event in missed:
                         yield event
-                elif not await self._news():
+                        told = self._loop_time()
+                elif not await self._news(told + self._beat):
                     yield FeedEvent(self._rung, HEARTBEAT, self._now())
+                    told = self._loop_time()
         finally:
             self._subscribers -= 1
 
@@ -164,11 +167,11 @@ class Feed:
             self._ringing.cancel()
         self._bell.set()
 
-    async def _news(self) -> bool:
-        """Wait for the next waking; false where none came within the beat."""
+    async def _news(self, until: float) -> bool:
+        """Wait for the next waking; false where none came before the loop's time was `until`."""
         bell = self._bell
         try:
-            async with asyncio.timeout(self._beat):
+            async with asyncio.timeout_at(until):
                 await bell.wait()
         except TimeoutError:
             return False
@@ -223,6 +226,9 @@ class Feed:
 
     def _now(self) -> int:
         return self._daemon.ports.clock.now()
+
+    def _loop_time(self) -> float:
+        return asyncio.get_running_loop().time()
 
     def _take(self, handled: Handled) -> None:
         """Put a committed event into the ring."""

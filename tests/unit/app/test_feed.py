@@ -253,6 +253,23 @@ async def test_silence_is_a_heartbeat(house):
     assert (event.kind, event.id, event.at) == ("heartbeat", newest, house.clock.now())
 
 
+async def test_who_wants_little_has_heartbeats_while_much_else_happens(house, monkeypatch):
+    feed = make(house, beat=60.0)
+    await quiet(house, feed)
+    loop = asyncio.get_running_loop()
+    time, passed = loop.time, 0.0
+    monkeypatch.setattr(loop, "time", lambda: time() + passed)
+    async with aclosing(feed.subscribe(subject="nobody")) as events:
+        told = asyncio.ensure_future(anext(events))
+        await until(lambda: feed.subscribers == 1)
+        for number in range(1, 5):
+            passed += 25.0
+            await house.report(number=number)
+            await quiet(house, feed)
+            assert told.done() == (number > 2), number
+        assert (await told).kind == "heartbeat"
+
+
 async def test_subscribers_are_bounded_and_counted(house):
     feed = make(house, most=2, beat=0.001)
     full = []
