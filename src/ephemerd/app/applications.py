@@ -220,6 +220,11 @@ class Applications:
             self._failed(source, error)
         except TimeoutError:
             self._failed(source, PortError("it took too long"))
+        except Exception:  # what is odd about one scope keeps no other waiting
+            logger.exception(
+                "a runner application failed to be renewed", extra={"fields": {"scope": str(source.scope)}}
+            )
+            self._failed(source, PortError("an unforeseen failure; the log says which"))
         else:
             source.problem, source.failures, source.failing = "", 0, None
             stuck = source.current is not None and source.current.key in source.refused
@@ -296,7 +301,7 @@ class Applications:
         source.failures += 1
         source.failing = self._now() if source.failing is None else source.failing
         source.problem = error.detail.rstrip(". ")
-        source.due = loop.time() + max(wait, (error.after_ms or 0) / SECOND)
+        source.due = loop.time() + max(wait, min((error.after_ms or 0) / SECOND, self._every))
         fields = {
             "scope": str(source.scope),
             "error": error.detail,

@@ -535,14 +535,35 @@ def test_what_a_configuration_to_come_would_hold_up(tmp_path):
     assert made.folder("new") == tmp_path
 
 
+async def test_one_scope_that_fails_in_an_unforeseen_way_keeps_no_other_waiting(site, caplog):
+    odd, catalogue = Scope("other", "org:acme"), FakeCatalogue()
+    catalogue.listed = ValueError("odd")
+    site.applications._catalogues = {"other": catalogue, "github": site.catalogue}
+    site.applications.reconfigure({"first": odd, "linux": SCOPE}, 6 * 3600.0)
+    await site.round()
+    assert (site.missing, site.folder) == ("", "2.336.0")
+    source = site.applications._sources[str(odd)]
+    assert "unforeseen" in source.missing()
+    assert source.due > asyncio.get_running_loop().time()
+    assert "odd" in caplog.text
+
+
+async def test_a_wait_that_is_named_is_believed_up_to_the_pause_between_two_looks(site):
+    site.shelf.fails["fetch"] = RetryLater("limited", after_ms=10**15)
+    await site.round()
+    (source,) = site.applications._sources.values()
+    assert source.due - asyncio.get_running_loop().time() <= 6 * 3600.0
+
+
 async def test_a_round_that_fails_in_an_unforeseen_way_is_made_again(site, caplog):
-    site.catalogue.listed = ValueError("odd")
+    site.applications._open = False
+    site.shelf.fails["open"] = ValueError("odd")
     site.applications.begin()
     await until(lambda: "looking after runner applications failed" in caplog.text)
     for _ in range(50):
         await asyncio.sleep(0)
     assert caplog.text.count("looking after runner applications failed") == 1, "not again and again"
-    site.catalogue.listed = [offer()]
+    site.shelf.fails.clear()
     for source in site.applications._sources.values():
         source.due = 0.0
     site.applications._news.set()
