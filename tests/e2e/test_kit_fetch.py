@@ -165,12 +165,23 @@ async def test_redirects_end(part):
     assert len(running.requests) == 6
 
 
-@pytest.mark.parametrize("location", ["ftp://127.0.0.1/x", "http://ann:pw@127.0.0.1/x", "file:///etc/passwd"])
+@pytest.mark.parametrize(
+    "location",
+    [
+        *("ftp://127.0.0.1/x", "http://ann:pw@127.0.0.1/x", "file:///etc/passwd"),
+        *("http://[::1/x", "http://127.0.0.1:x/x", "http://127.0.0.1:99999/x"),
+    ],
+)
 async def test_a_redirect_to_what_is_no_plain_address_is_not_followed(part, location):
     async with server(lambda _request: Reply(302, headers={"Location": location})) as running:
         with pytest.raises(Refused, match="no plain http or https address") as caught:
             await get(f"{running.url}/x", part)
     assert "pw" not in str(caught.value)
+
+
+async def test_what_is_no_address_from_the_first_is_refused(part):
+    with pytest.raises(Refused, match="no plain http or https address"):
+        await get("http://127.0.0.1:99999/x", part)
 
 
 async def test_https_does_not_become_http(part):

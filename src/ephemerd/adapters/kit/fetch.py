@@ -124,7 +124,9 @@ class _Part:
 
 
 async def _follow(source: Source, work: _Part, progress: Callable[[int, int], None]) -> None:
-    url, first = source.url, _origin(source.url)
+    url = source.url
+    _usable(url, source)
+    first = _origin(url)
     for _ in range(MOST_REDIRECTS + 1):
         parts = _usable(url, source)
         at_home = _origin(url) == first
@@ -146,7 +148,7 @@ async def _follow(source: Source, work: _Part, progress: Callable[[int, int], No
             ):
                 location = named.get("location", "")
                 if status in REDIRECTS and location:
-                    url = urljoin(url, location)
+                    url = _joined(url, location, source)
                     if parts.scheme == "https" and urlsplit(url).scheme != "https":
                         raise Refused(f"{_shown(source.url)} leads from https to http; it is not followed")
                     continue
@@ -208,11 +210,27 @@ async def _take(
     progress(work.size, total)
 
 
+def _joined(url: str, location: str, source: Source) -> str:
+    """Return where a redirect leads; `Refused` where that is no address at all."""
+    try:
+        return urljoin(url, location)
+    except ValueError:
+        raise _not_plain(source) from None
+
+
 def _usable(url: str, source: Source) -> SplitResult:
     parts = urlsplit(url)
-    if parts.scheme not in ("https", "http") or not parts.hostname or parts.username or parts.password:
-        raise Refused(f"{_shown(source.url)} leads to what is no plain http or https address")
+    try:
+        plain = parts.scheme in ("https", "http") and parts.hostname and parts.port != 0
+    except ValueError:  # the port
+        plain = False
+    if not plain or parts.username or parts.password:
+        raise _not_plain(source)
     return parts
+
+
+def _not_plain(source: Source) -> Refused:
+    return Refused(f"{_shown(source.url)} leads to what is no plain http or https address")
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
