@@ -221,18 +221,22 @@ class History:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._last: dict[str, HistoryView] = {}
+        self._telling = asyncio.Lock()
 
     async def view(self, name: str = "") -> HistoryView:
         """Return the window of that name; 24 h where there is no such."""
         window = next((one for one in WINDOWS if one.name == name), WINDOWS[2])
+        async with asyncio.timeout(LIMIT), self._telling:  # one at a time: it takes a core
+            return await self._view(window)
+
+    async def _view(self, window: Window) -> HistoryView:
         now = self._daemon.ports.clock.now()
         last = self._last.get(window.name)
         if last is not None and 0 <= now - last.now < FRESH:
             return last
         decisions = [codec.decode_decision(one) for one in await self._read(now - window.length)]
         state = self._daemon.core.state
-        async with asyncio.timeout(LIMIT):
-            view = await asyncio.to_thread(told, list(state.jobs.values()), decisions, now, window)
+        view = await asyncio.to_thread(told, list(state.jobs.values()), decisions, now, window)
         view = replace(view, waste=self._waste())
         self._last[window.name] = view
         return view

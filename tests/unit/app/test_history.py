@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from ephemerd.app.history import WINDOWS, History, Window, spread, told
@@ -104,4 +106,7 @@ async def test_a_daemon_is_read_and_told_again_for_a_while():
         assert await history.view("1 h") is view
         house.pass_time(6_000)
         assert await history.view("1 h") is not view
+        house.pass_time(6_000)
+        one, two = await asyncio.gather(history.view("1 h"), history.view("1 h"))
+        assert one is two, "who asks at the same time waits for the same"
         assert (await history.view("nothing like that")).window.name == "24 h"
