@@ -44,6 +44,8 @@ T = TypeVar("T")
 GUARD_EVERY = 60.0
 FEW = 4
 """Starts, and ends, at one time: an engine is no faster with more, and each takes as long as all of them."""
+SWEEP_LIMIT = 10.0
+"""Seconds that a listing spends on clearing up at most: what is listed waits for it."""
 EXIT_TOLD = 15.0  # how long a destroy waits for the exit to be told before the container goes
 
 
@@ -183,8 +185,9 @@ class DockerRuntime:
                         self._found(Reference(runner, pool, store, about.id, str(entry["Id"])), entry)
                     )
         found = [one for one in await asyncio.gather(*ours) if one is not None]
-        with contextlib.suppress(PortError):  # what stays is found again by the next look
-            await self.stock.sweep(store, listing, lambda runner: runner in named or self._lives(runner))
+        with contextlib.suppress(PortError, TimeoutError):  # what stays is found again by the next look
+            async with asyncio.timeout(SWEEP_LIMIT):
+                await self.stock.sweep(store, listing, lambda runner: runner in named or self._lives(runner))
         self._stocked(store)
         return found
 

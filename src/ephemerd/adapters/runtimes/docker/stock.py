@@ -133,7 +133,8 @@ class Stock:
     async def sweep(
         self, store: str, listing: Sequence[Mapping[str, Any]], alive: Callable[[str], bool]
     ) -> None:
-        """Take over what an earlier process made ready, and remove what nobody can use any more.
+        """Take over what an earlier process made ready, and remove what nobody can use any more. What cannot be
+        removed keeps nothing else.
 
         listing   every container of the store
         alive     whether a runner exists or is being started, at the moment of asking
@@ -155,7 +156,7 @@ class Stock:
             if _role(entry) != specification.ENGINE:
                 continue
             if not alive(runner):
-                await self.clear(store, runner)
+                await _tried(self.clear(store, runner), name_of(entry))
             elif entry.get("State") == "exited":
                 log.warning(
                     "the engine for a runner's jobs has ended; its docker commands fail", runner=runner
@@ -164,7 +165,8 @@ class Stock:
         for volume in await self._engine.volumes(store):
             of = (volume.get("Labels") or {}).get(specification.RUNNER)
             if of is not None and not alive(str(of)):
-                await self._engine.remove_volume(str(volume["Name"]))
+                name = str(volume["Name"])
+                await _tried(self._engine.remove_volume(name), name)
 
     async def close(self, store: str | None, *, empty: bool) -> None:
         """Stop filling; `empty`: leave nothing behind, since no runner is there that could be adopted later."""
@@ -272,6 +274,14 @@ class Stock:
             self._taken.pop(holder, None)
         except PortError as error:
             log.info("a network stays for now", network=network[:12], error=error.detail)
+
+
+async def _tried(removal: Awaitable[None], what: str) -> None:
+    """Await a removal; what cannot be removed now is found again by the next sweep."""
+    try:
+        await removal
+    except PortError as error:
+        log.info("what is left of a runner stays for now", name=what, error=error.detail)
 
 
 def kind_of(options: DockerOptions) -> str:
