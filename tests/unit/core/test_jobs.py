@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
-from ephemerd.core import jobs
+from ephemerd.core import jobs, scopes
 from ephemerd.core.turn import Turn
 from ephemerd.domain.access import Refusal
 from ephemerd.domain.ids import RunnerId
@@ -686,6 +686,21 @@ def test_only_what_a_listing_should_have_shown_is_asked_about_the_longest_unconf
     jobs.ask_unlisted(t, APP, since)
     assert [command.job for command in of(t.step().commands, cm.LookUpJob)] == [key(5), key(1)]
     assert world.job(5).asking == "unlisted"
+
+
+def test_what_a_listing_did_not_show_waits_for_the_next_one_while_the_forge_limits_our_requests() -> None:
+    world = World(pool(max_concurrent=0), lists=False)
+    world.queued(1, 2)
+    world.now += 10 * SECOND
+    t = turn(world)
+    scopes.limit(t, APP, world.now + MINUTE)
+    jobs.ask_unlisted(t, APP, world.now)
+    assert of(t.step().commands, cm.LookUpJob) == []
+    assert [world.job(number).ask_again for number in (1, 2)] == [None, None]
+    world.now += MINUTE
+    t = turn(world)
+    jobs.ask_unlisted(t, APP, world.now)
+    assert len(of(t.step().commands, cm.LookUpJob)) == 2
 
 
 @pytest.mark.parametrize(("since", "waived"), [(None, True), (HOUR, True), (HOUR - 1, False)])
