@@ -29,6 +29,8 @@ KILL_WAIT = 20.0
 """Seconds that an order to end a runner waits for the gate: a probe (10 s), the fence and the settling (5 s)."""
 
 
+COMPARED, LONGEST = 100, 200
+"""Names that are compared by resemblance at most, and characters of what they are compared with."""
 TARGETS = tuple(target.value for target in Target)
 
 
@@ -45,10 +47,15 @@ class NotTaken(Exception):
 
 
 def near(name: str, known: Iterable[str], most: int = 5) -> tuple[str, ...]:
-    """Return the known names that resemble `name`: those that contain it, then similar ones."""
+    """Return the known names that resemble `name`: those that contain it, then similar ones.
+
+    Resemblance takes half a millisecond a name, and there may be 20,000: it is looked for among the last ones of
+    the same form, a job's or a runner's.
+    """
     names = list(known)
     inside = [known for known in names if name and name in known]
-    close = difflib.get_close_matches(name, names, n=most, cutoff=0.5)
+    alike = [known for known in names if ("/" in known) == ("/" in name)]
+    close = difflib.get_close_matches(name[:LONGEST], alike[-COMPARED:], n=most, cutoff=0.5)
     return tuple(dict.fromkeys([*inside, *close]))[:most]
 
 

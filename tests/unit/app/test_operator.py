@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 
 import pytest
 
@@ -137,3 +138,19 @@ def test_near_prefers_what_contains_the_text():
     assert near("othr", known) == ("other",)
     assert near("", known) == ()
     assert near("zzzz", known) == ()
+
+
+def test_near_compares_few_however_many_there_are(monkeypatch):
+    """10,000 open jobs took 5 s of the loop for one address that was mistyped."""
+    compared = []
+
+    def count(text, names, **_):
+        compared.append((len(text), len(names)))
+        return names[:1]
+
+    monkeypatch.setattr(difflib, "get_close_matches", count)
+    jobs = [f"github/acme/tool/{number}" for number in range(10_000)]
+    assert near("github/acme/tool/x", ["eph-a-b-1", *jobs]) == ("github/acme/tool/9900",)
+    assert near("eph-a-b-2", ["eph-a-b-1", *jobs]) == ("eph-a-b-1",)
+    assert near("/" * 60_000, jobs) == ("github/acme/tool/9900",)
+    assert compared == [(18, 100), (9, 1), (200, 100)]
