@@ -264,8 +264,8 @@ class Timeline:
     async def _read_decisions(self) -> None:
         if self._read_back:
             return
-        self._read_back = True
         plain = await self._daemon.ports.store.decisions(limit=READ_BACK, newest=True)
+        self._read_back = True
         for made in reversed([codec.decode_decision(one) for one in plain]):
             self._decide(made)
 

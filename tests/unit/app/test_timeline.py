@@ -10,6 +10,7 @@ from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus
 from ephemerd.domain.runner import Decision, Fence, Runner, RunnerState
 from ephemerd.domain.verdict import Evidence, Sign, Verdict, Via
+from ephemerd.ports.errors import Broken
 from tests.unit.app.fakes import SCOPE, T0, idle_report, key, until
 from tests.unit.app.test_daemon import House
 from tests.unit.app.test_operator import listening
@@ -144,7 +145,11 @@ async def test_a_later_view_holds_what_changed_since(watched):
     assert [lane.runner for lane in (await timeline.view(second.revision, "another")).lanes] == [name]
 
 
-async def test_a_new_life_tells_old_runners_from_rows_and_old_decisions_from_the_store(watched):
+async def _refuse(**_: object) -> None:
+    raise Broken("the disk is full")
+
+
+async def test_a_new_life_tells_old_runners_from_rows_and_old_decisions_from_the_store(watched, monkeypatch):
     house, _ = watched
     name = await listening(house)
     await house.report(ForgeStatus.COMPLETED, conclusion="cancelled")
@@ -156,6 +161,10 @@ async def test_a_new_life_tells_old_runners_from_rows_and_old_decisions_from_the
     timeline = Timeline(again.daemon)
     timeline.begin()
     async with again:
+        with monkeypatch.context() as broken:
+            broken.setattr(again.store, "decisions", _refuse)
+            with pytest.raises(Broken):
+                await timeline.view()
         lane = next(one for one in (await timeline.view()).lanes if one.runner == name)
         assert [mark.kind for mark in lane.marks].count("vetoed") == 1
         assert lane.spans[0].start == T0
