@@ -21,11 +21,16 @@ class JobKey:
         return f"{self.forge}/{self.repository}/{self.id}"
 
 
+DIGITS = 19
+"""Of the number of a job: what 63 bits can have. Python itself refuses to read some thousands."""
+
+
 def parse_job_key(text: str) -> JobKey | None:
     """Return the key that `str(key)` wrote, or None where the text is no such thing."""
     forge, _, rest = text.partition("/")
     repository, _, number = rest.rpartition("/")
-    if forge and repository and number.isascii() and number.isdigit():
+    plain = number.isascii() and number.isdigit() and len(number) <= DIGITS
+    if forge and repository and plain:
         return JobKey(forge, repository, int(number))
     return None
 

@@ -26,6 +26,11 @@ def test_what_is_no_job_key(text):
     assert parse_job_key(text) is None
 
 
+@pytest.mark.parametrize("digits", [20, 5_000])
+def test_a_number_that_no_job_can_have_is_no_job_key(digits):
+    assert parse_job_key("github/acme/app/" + "9" * digits) is None
+
+
 def test_digits_of_other_scripts_are_no_job_key():
     assert parse_job_key("github/acme/app/١٢") is None
 
