@@ -133,6 +133,13 @@ async def test_what_passes_is_tried_again(part, status):
     assert caught.value.after_ms == 7000
 
 
+async def test_a_wait_that_is_no_time_is_none(part):
+    async with server(lambda _request: Reply(429, headers={"Retry-After": "9" * 5000})) as running:
+        with pytest.raises(RetryLater, match="429") as caught:
+            await get(f"{running.url}/x", part)
+    assert caught.value.after_ms is None
+
+
 @pytest.mark.parametrize("status", [401, 403, 404, 410, 204])
 async def test_what_does_not_pass_is_refused(part, status):
     async with server(lambda _request: Reply(status)) as running:

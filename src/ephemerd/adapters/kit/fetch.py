@@ -177,14 +177,18 @@ async def _begin(source: Source, work: _Part, status: int, named: dict[str, str]
 def _fault(source: Source, status: int, named: dict[str, str]) -> PortError:
     what = f"{_shown(source.url)} answered {status}"
     if status in (408, 429) or status >= 500:
-        wait = named.get("retry-after", "")
-        return RetryLater(what, after_ms=int(wait) * 1000 if wait.isascii() and wait.isdigit() else None)
+        wait = _number(named.get("retry-after", ""))
+        return RetryLater(what, after_ms=wait * 1000 if wait is not None else None)
     return Refused(f"{what}: is the address right, and does a proxy let it through?")
 
 
 def _total(work: _Part, named: dict[str, str]) -> int:
-    length = named.get("content-length", "")
-    return work.size + int(length) if length.isascii() and length.isdigit() else 0
+    length = _number(named.get("content-length", ""))
+    return work.size + length if length is not None else 0
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 15 else None
 
 
 async def _take(
