@@ -7,9 +7,10 @@ on a disk. Codes and sessions are 256 random bits and are held as digests.
 from __future__ import annotations
 
 import secrets
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ephemerd.app.tokens import digest
 from ephemerd.ports.access import Role
@@ -20,7 +21,7 @@ LIFE = 7 * 24 * 60 * 60 * 1000
 """ms: of a login link, of a session that nobody uses, of any session."""
 MOST_CODES = 20
 MOST_SESSIONS = 200
-"""Beyond them the oldest go."""
+"""Beyond them the oldest go, of the token that has the most."""
 FAILURES = 10
 """Wrong credentials in a row from one address that are answered 401; then 429."""
 FORGIVEN_EVERY = 6_000
@@ -53,6 +54,9 @@ class Session:
         return f"Session({self.role.value}, {self.who!r})"
 
 
+Held = TypeVar("Held", Code, Session)
+
+
 class Sessions:
     """Login codes and sessions. `now` is the wall clock in ms; `holds` says whether the token of a digest is still
     good: each lasts no longer than the very token that it came from, whatever bears its name later."""
@@ -67,8 +71,7 @@ class Sessions:
         """Make a login code; return it and until when it holds (ms)."""
         code, until = secrets.token_urlsafe(32), self._now() + CODE_LIFE
         self._codes[digest(code)] = Code(role, who, token, until)
-        while len(self._codes) > MOST_CODES:
-            self._codes.popitem(last=False)
+        _trim(self._codes, MOST_CODES)
         return code, until
 
     def enter(self, code: str) -> str | None:
@@ -80,8 +83,7 @@ class Sessions:
         secret, now = secrets.token_urlsafe(32), self._now()
         session = Session(found.role, found.who, found.token, secrets.token_urlsafe(32), now, now)
         self._sessions[digest(secret)] = session
-        while len(self._sessions) > MOST_SESSIONS:
-            self._sessions.popitem(last=False)
+        _trim(self._sessions, MOST_SESSIONS)
         return secret
 
     def find(self, secret: str) -> Session | None:
@@ -110,6 +112,13 @@ class Sessions:
 
     def _good(self, token: bytes) -> bool:
         return not token or self._holds(token)
+
+
+def _trim(held: OrderedDict[bytes, Held], most: int) -> None:
+    while len(held) > most:
+        counts = Counter(one.token for one in held.values())
+        crowd = max(counts.values())
+        del held[next(key for key, one in held.items() if counts[one.token] == crowd)]
 
 
 class Failures:

@@ -87,6 +87,19 @@ def test_a_session_ends_when_nobody_uses_it_and_in_any_case(case):
     assert case.sessions.find(secret) is None
 
 
+def test_who_makes_many_pushes_out_nobody_else(case):
+    """Whoever may only read could else log everybody out."""
+    case.good.add(b"reader")
+    code, _ = case.sessions.invite(Role.OPERATE, "ann")
+    secret = case.log_in()
+    for _ in range(MOST_SESSIONS * 2):
+        case.log_in(Role.READ, b"reader")
+    for _ in range(MOST_CODES * 2):
+        case.sessions.invite(Role.READ, "bob", b"reader")
+    assert case.sessions.find(secret) is not None
+    assert case.sessions.enter(code) is not None
+
+
 def test_leaving(case):
     secret = case.log_in()
     case.sessions.leave(secret)
