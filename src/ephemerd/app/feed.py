@@ -8,7 +8,7 @@ which says that everything may have changed. All are woken together, a few times
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -31,7 +31,8 @@ AT_ONCE = 50
 """Events that a subscriber gets one by one; more at one waking are told as one of kind `many`."""
 MOST_SUBJECTS = 500
 """Subjects of an event of kind `many`; beyond them it is a `reset`."""
-MOST_SUBSCRIBERS = 100
+MOST_SUBSCRIBERS, MOST_EACH = 100, 50
+"""In all, and of one owner."""
 PAUSE = 0.2
 """Seconds between two wakings."""
 BEAT = 15.0
@@ -105,7 +106,7 @@ class Feed:
         self._bell = asyncio.Event()
         self._ringing: asyncio.TimerHandle | None = None
         self._merges: dict[tuple[int, int, Wanted], FeedEvent] = {}
-        self._subscribers = 0
+        self._owners: Counter[bytes] = Counter()
         self._closed = False
         self._end_watch: Callable[[], None] = daemon.watch(self._take)
 
@@ -117,25 +118,29 @@ class Feed:
     @property
     def subscribers(self) -> int:
         """How many are subscribed."""
-        return self._subscribers
+        return self._owners.total()
 
-    @property
-    def full(self) -> bool:
-        """Whether the next subscriber would be refused."""
-        return self._subscribers >= self._most
+    def is_full(self, owner: bytes = b"") -> bool:
+        """Whether the next subscriber of that owner would be refused."""
+        return self.subscribers >= self._most or (bool(owner) and self._owners[owner] >= MOST_EACH)
 
     async def subscribe(
-        self, after: int | None = None, *, kinds: Iterable[str] = (), subject: str = ""
+        self,
+        after: int | None = None,
+        *,
+        kinds: Iterable[str] = (),
+        subject: str = "",
+        owner: bytes = b"",
     ) -> AsyncGenerator[FeedEvent, None]:
         """Yield what changes from now on, or what changed since the entry `after`, then what changes.
 
         Events come in the order of their ids, each once. With `kinds` or a `subject` only those, and `reset` and
         `heartbeat` in any case. Raises `TooMany` at the first step. Ends when the feed is closed; close it
-        (`aclosing`) where you leave it early.
+        (`aclosing`) where you leave it early. Of one `owner`, where one is named, there may be half of all.
         """
-        if self.full:
+        if self.is_full(owner):
             raise TooMany
-        self._subscribers += 1
+        self._owners[owner] += 1
         try:
             wanted = Wanted(frozenset(kinds), subject)
             cursor = after if after is not None else self._rung or FROM_THE_FIRST
@@ -155,7 +160,9 @@ class Feed:
                     yield FeedEvent(self._rung, HEARTBEAT, self._now())
                     told = self._loop_time()
         finally:
-            self._subscribers -= 1
+            self._owners[owner] -= 1
+            if not self._owners[owner]:
+                del self._owners[owner]
 
     def close(self) -> None:
         """Tell nothing more, and let every subscriber end."""

@@ -44,7 +44,8 @@ def event_operations(feed: Feed) -> list[Operation]:
     async def events(given: Given) -> Response:
         if given.request.method == "HEAD":
             return Response(headers=HEADERS, media_type=MEDIA)
-        if feed.full:
+        owner = given.access.token if given.access is not None else b""
+        if feed.is_full(owner):
             return problem(503, "as many follow already as may; try again later", headers=AGAIN)
         after = given.values["last-event-id"]
         if after is None:
@@ -84,7 +85,8 @@ class EventStream(Response):
     ) -> None:
         super().__init__(headers=HEADERS, media_type=MEDIA)
         del self.headers["content-length"]
-        self._events = feed.subscribe(after, kinds=kinds, subject=subject)
+        owner = access.token if access is not None else b""
+        self._events = feed.subscribe(after, kinds=kinds, subject=subject, owner=owner)
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -276,7 +276,7 @@ async def test_subscribers_are_bounded_and_counted(house):
     async with aclosing(feed.subscribe()) as one, aclosing(feed.subscribe()) as two:
         for events in (one, two):
             await anext(events)
-            full.append(feed.full)
+            full.append(feed.is_full())
         with pytest.raises(TooMany):
             await anext(feed.subscribe())
     assert full == [False, True]

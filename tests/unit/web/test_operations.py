@@ -10,6 +10,7 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 
+from ephemerd.app import feed as feed_module
 from ephemerd.app.feed import Feed
 from ephemerd.app.logs import Logs
 from ephemerd.app.operator import Operator
@@ -529,6 +530,28 @@ async def test_a_stream_ends_with_the_feed(office, house):
     await task
     rest = [await sent.get() for _ in range(sent.qsize())]
     assert rest[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+
+
+async def test_one_token_takes_no_more_than_its_share_of_the_places(office, monkeypatch):
+    monkeypatch.setattr(feed_module, "MOST_EACH", 1)
+    reader, other = office.token(Role.READ), office.token(Role.OPERATE)
+    sent, (left, task) = await follow(office, **reader)
+    await sent.get()
+    await until(lambda: office.feed.subscribers == 1)
+    refused, (_, ended) = await follow(office, **reader)
+    assert (await refused.get())["status"] == 503
+    await ended
+    for more in (other, dict[str, str]()):
+        allowed, (leave, others) = await follow(office, **more)
+        assert (await allowed.get())["status"] == 200
+        leave.set()
+        await others
+    left.set()
+    await task
+    again, (left, task) = await follow(office, **reader)
+    assert (await again.get())["status"] == 200
+    left.set()
+    await task
 
 
 async def test_a_full_feed_is_503_and_a_head_takes_no_place(office):
