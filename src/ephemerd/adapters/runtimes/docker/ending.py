@@ -70,13 +70,17 @@ class Ending:
             return False
         return True
 
-    async def end(self) -> None:
-        """Return when nothing of it runs any more: ask, wait, kill, wait. Raise `Broken` where it would not die."""
+    async def end(self, holds: Callable[[], None]) -> None:
+        """Return when nothing of it runs any more: ask, wait, kill, wait. Raise `Broken` where it would not die.
+
+        holds   raises `Refused` where the permit holds no more: its turn among the few may come late
+        """
         options = self._environment.options
         state = await self._state()
         if state is None or not state.running:
             return
         async with self._few:
+            holds()
             asked = await self.ask_to_stop()
             if asked and await self._over(min(options.stop_wait, MOSTLY)):
                 return

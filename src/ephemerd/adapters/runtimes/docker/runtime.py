@@ -156,14 +156,18 @@ class DockerRuntime:
         found = await self._resolve(environment)
         async with self._turns.of(found.reference.runner):
             runner = found.reference.runner
-            permits.check(permit, environment, runner, now=self._now(), epoch=self._epoch())
+
+            def holds() -> None:
+                permits.check(permit, environment, runner, now=self._now(), epoch=self._epoch())
+
+            holds()
             ending = Ending(self.engine, self.stock, found, partial(self._look, found), self._few_ends)
             if permit.polite:
                 await ending.ask_to_stop()
                 return
             if permit.warrant is Warrant.ENDED:
                 await ending.must_have_ended()
-            await ending.end()
+            await ending.end(holds)
             await self._exit_told(found)
             await ending.remove()
             found.mirror.close()
