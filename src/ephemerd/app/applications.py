@@ -332,7 +332,7 @@ class Applications:
         if not isinstance(event, EnvironmentExited) or event.code != REFUSED_VERSION:
             return
         for kind, _, row in handled.step.changed:
-            if kind == "runner" and isinstance(row, Runner) and row.id == event.runner:
+            if kind == "runner" and isinstance(row, Runner) and row.id == event.runner and row.hard is None:
                 self._refused(row)
 
     def _refused(self, row: Runner) -> None:

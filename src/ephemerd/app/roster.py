@@ -203,7 +203,11 @@ class Roster:
 
     def as_of(self, began: int) -> int | None:
         """Return since when (ms) all that is open here was read anew, for a round that began at `began`; None before
-        every repository was read once, or while one cannot be read wholly."""
+        every repository was read once, or while a list of one is cut.
+
+        A repository that cannot be read at all (its right was taken, it answers with errors) is left out: one such
+        would else keep what is left over in the whole scope for ever. It only lets rules nominate; the gate proves.
+        """
         readable = [one for one in self.entries.values() if began >= one.failed_until]
         if any(one.looked is None or one.cut for one in readable) or (self.entries and not readable):
             return None
