@@ -75,7 +75,7 @@ check: lint types contracts docs unit
 
 whole: coverage
 	@# the tests of core and domain ran there, measured; the others, which mostly wait, run side by side
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --ignore=tests/unit/core --ignore=tests/unit/domain $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder --ignore=tests/unit/core --ignore=tests/unit/domain $(PYTEST_ARGS)
 
 test: setup system lint types contracts whole
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,6 +22,9 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("ephemerd", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ephemerd")
 
+ROOT = Path(__file__).parents[1]
+ENGINE = "docker_engine"
+"""The fixture of the one engine, which is started once."""
 ELSEWHERE = "meant for another machine: "
 
 
@@ -65,10 +71,23 @@ def in_ci() -> bool:
     return os.environ.get("CI", "").lower() not in {"", "0", "false", "no"}
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Where tests run side by side, those of a file stay together, and so do all that share one engine."""
-    shared = "docker_engine" in getattr(item, "fixturenames", ())
-    item.add_marker(pytest.mark.xdist_group("docker_engine" if shared else item.location[0]))
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return ENGINE if shares_the_engine(file) else file
+
+    return Together(config, log)
+
+
+@cache
+def shares_the_engine(file: str) -> bool:
+    """Whether the tests of a file, named from the project's root, start containers on the one engine."""
+    return ENGINE in (ROOT / file).read_text(encoding="utf-8")
 
 
 def pytest_configure(config: pytest.Config) -> None:
