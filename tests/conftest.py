@@ -74,14 +74,15 @@ def in_ci() -> bool:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Where tests run side by side, those of a file stay together, and so do all that share one engine."""
-    from xdist.scheduler import LoadScopeScheduling
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-    class Together(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0]
-            return ENGINE if shares_the_engine(file) else file
+    def together(nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return ENGINE if shares_the_engine(file) else file
 
-    return Together(config, log)
+    made = LoadScopeScheduling(config, log)
+    made._split_scope = together
+    return made
 
 
 @cache
