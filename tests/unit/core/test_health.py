@@ -1,12 +1,17 @@
-"""Is it well, and why does this job wait? Every reason is a sentence that says what to do."""
+"""Is it well? Every reason is a sentence that says what to do."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
+from ephemerd.core.evolve import replace
 from ephemerd.core.health import Health, assess
-from ephemerd.core.waiting import why_waiting
 from ephemerd.domain.errors import Fault, Remedy
+from ephemerd.domain.ids import Scope
 from ephemerd.domain.job import ForgeStatus
 from ephemerd.domain.pool import Host, Policy, Setup
 from ephemerd.domain.runner import FenceAnswer
@@ -15,27 +20,21 @@ from tests.unit.core.world import (
     APP,
     GPU,
     HOUR,
-    LIB,
     MINUTE,
     NO_ANSWER,
     SECOND,
     World,
-    key,
     of,
     pool,
-    report,
     seen,
 )
 
 BROKEN = Fault(Remedy.BROKEN, "the disk is full")
+PATIENT: dict[str, Any] = {"orphan_grace": HOUR, "surplus_grace": HOUR}
 
 
 def health(world: World) -> Health:
     return assess(world.core.state, world.now)
-
-
-def why(world: World, number: int = 1) -> str:
-    return why_waiting(world.core.state, key(number), world.now)
 
 
 def test_a_quiet_daemon_is_ok_without_a_reason() -> None:
@@ -182,91 +181,6 @@ def test_fp_16_a_hung_listener_is_named() -> None:
     assert any(name in reason and "nothing followed" in reason for reason in health(world).reasons)
 
 
-# -- why does it wait ----------------------------------------------------------------------------------
-
-
-def test_a_job_that_does_not_wait_has_no_reason() -> None:
-    world = World()
-    assert why(world) == ""
-    world.queued(1)
-    world.in_progress(1, "somebody-elses")
-    assert why(world) == ""
-
-
-def test_approval_and_a_runner_on_its_way() -> None:
-    world = World()
-    world.told(report(1, ForgeStatus.WAITING))
-    assert why(world) == "the forge holds it for an approval or a wait timer"
-    world.queued(1)
-    assert why(world).startswith("a runner for it is on its way")
-
-
-def test_no_pool_and_no_labels() -> None:
-    world = World()
-    world.queued(1, labels=GPU)
-    assert why(world) == "no pool has the label(s) gpu"
-    world.queued(2, labels=())
-    assert why(world, 2) == "it asks for no labels, and no pool has `unlabelled = true`"
-
-
-def test_a_question_that_is_out() -> None:
-    world = World(slots=1)
-    (name,) = world.listening(9)
-    world.in_progress(9, name)
-    world.queued(1)
-    assert why(world) == "host here has no free slot"
-    world.wait(61 * SECOND)
-    world.exited(name)
-    assert why(world) == "the forge is asked whether it still waits; a slot is reserved"
-
-
-def test_a_backoff_says_how_long_and_after_what() -> None:
-    world = World()
-    (name,) = world.planned(1)
-    world.feed(ev.RegistrationFailed(name, BROKEN))
-    assert why(world).startswith("pool small waits ")
-    assert why(world).endswith("after: the disk is full")
-
-
-def test_a_cordon_says_by_whom() -> None:
-    world = World()
-    world.feed(ev.CordonOrdered("ann", ev.Target.HOST, "here", "disk swap"))
-    world.queued(1)
-    assert why(world) == "pool small is cordoned by ann: disk swap"
-
-
-def test_troubles_of_the_scope() -> None:
-    world = World()
-    world.feed(ev.ScopeAnswered(APP, limited_until=world.now + 30 * SECOND))
-    world.queued(1)
-    assert why(world) == "the forge limits our requests for another 30 s"
-    world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
-    assert why(world) == "the forge gives no answer"
-    world.feed(ev.JobsListed(APP, 0, Fault(Remedy.DENIED, "Bad credentials")))
-    assert why(world) == "the forge refuses our credential: Bad credentials"
-
-
-def test_limits_of_the_pool_and_of_the_host() -> None:
-    world = World(pool(max_concurrent=1), slots=2)
-    world.queued(1, 2)
-    assert why(world, 2) == "pool small is at its max_concurrent (1)"
-    world = World()
-    for number in (1, 2):
-        (name,) = world.listening(number)
-        world.in_progress(number, name)
-        world.exited(name, leftovers=1)
-        world.feed(ev.DestroyFailed(name, f"env-{name}", BROKEN))
-    world.queued(3)
-    assert why(world, 3) == "host here has too many abandoned environments"
-
-
-def test_a_pool_that_is_not_configured_any_more_is_said_to_be() -> None:
-    world = World(pool(), pool("big", labels=GPU))
-    world.restart(setup=Setup((pool(),), world.setup.hosts, Policy()))
-    world.queued(1, labels=GPU)
-    assert why(world) == "pool big is not configured any more"
-
-
 def test_a_refusal_is_counted_and_the_runner_kept() -> None:
     world = World(pool(surplus_grace=0))
     world.listening(1)
@@ -321,20 +235,6 @@ def test_a_slot_of_another_host_would_not_serve_it() -> None:
     assert "Job github/acme/app/1 has waited" in health(world).reasons[0]
 
 
-def test_a_class_of_which_another_job_is_asked_about_has_its_turn() -> None:
-    world = World(slots=3)
-    names = world.listening(7, 8, 9)
-    for number, name in zip((7, 8, 9), names, strict=True):
-        world.in_progress(number, name)
-    world.queued(1)
-    world.wait(61 * SECOND)
-    for name in names:
-        world.exited(name)
-    assert world.last(cm.LookUpJob).job == key(1)
-    world.queued(2)
-    assert why(world, 2) == "a runner for it is about to be planned"
-
-
 def test_a_class_that_is_held_is_a_reason_from_two_minutes_on() -> None:
     world = World()
     world.listening(1)
@@ -344,26 +244,83 @@ def test_a_class_that_is_held_is_a_reason_from_two_minutes_on() -> None:
     assert "is matched but not taken: runner eph-s1-e1-1 satisfies it" in health(world).reasons[0]
 
 
-def test_a_job_that_nobody_knows_has_no_reason() -> None:
-    assert why(World(), 99) == ""
-
-
-def test_an_arrival_in_a_repository_that_no_pool_serves_any_more() -> None:
-    world = World()
+def test_the_last_free_slot_is_one_that_would_serve() -> None:
+    world = World(pool(max_concurrent=0), slots=1)
     world.queued(1)
-    world.restart(setup=Setup((pool(scope=LIB),), world.setup.hosts, Policy()))
-    assert why(world) == "no pool serves its repository"
+    world.wait(10 * MINUTE)
+    assert health(world).status == "stuck"
 
 
-def test_the_nearest_pool_names_the_labels_that_are_missing() -> None:
-    world = World(pool("far", labels=("arm",)), pool(), pool("off", labels=("linux", "self-hosted", "x64")))
-    world.queued(1, labels=("self-hosted", "linux", "x64", "gpu"))
-    assert why(world) == "no pool has the label(s) gpu"
+def test_fp_58_pools_of_other_hosts_do_not_hide_the_slot_that_would_serve() -> None:
+    other = pool("arm", labels=("arm",), host="there")
+    world = World(other, pool(), hosts=(Host("here", 1), Host("there", 1)))
+    (name,) = world.listening(9)
+    world.in_progress(9, name)
+    world.sign(name, Sign.WORKER)
+    world.queued(1)
+    world.completed(9, name)
+    busy_for(world, 11 * MINUTE)
+    assert "Job github/acme/app/1 has waited" in health(world).reasons[0]
 
 
-def test_a_class_that_is_held_says_so() -> None:
-    world = World()
-    world.listening(1)
-    world.wait(30 * SECOND)
-    world.queued(2)
-    assert why(world, 2) == "the forge seems to hold back: a listening runner of its class has not been taken"
+def test_a_scope_that_nobody_uses_any_more_neither_worries_nor_hides_another() -> None:
+    unused = Scope("github", "repo:acme/aaa")
+    world = World(pool("former", scope=unused), pool(), lists=False)
+    world.feed(ev.JobsListed(unused, 0, Fault(Remedy.DENIED, "Bad credentials")))
+    world.restart(setup=Setup((pool(),), world.setup.hosts, Policy()))
+    assert health(world) == Health("ok", ())
+    world.feed(ev.JobsListed(APP, 0, Fault(Remedy.DENIED, "Bad credentials")))
+    (reason,) = health(world).reasons
+    assert reason.startswith("github/repo:acme/app refuses our credential")
+
+
+def test_a_limit_is_over_when_its_time_has_come() -> None:
+    world = World(lists=False)
+    world.feed(ev.ScopeAnswered(APP, limited_until=world.now + 1_500))
+    (reason,) = health(world).reasons
+    assert "for another 1 s: just wait" in reason
+    world.now += 1_500
+    assert health(world) == Health("ok", ())
+
+
+@pytest.mark.parametrize("trouble", [{"failures": 3}, {"missing": "no image"}, {"refused": 5}, {"exits": 9}])
+def test_what_befell_a_pool_that_is_configured_no_more_is_nobodys_worry(trouble: dict[str, object]) -> None:
+    world = World(pool(), pool("former", labels=GPU))
+    row = world.core.state.pools["former"]
+    world.core.state.pools["former"] = replace(row, **trouble)
+    assert "Pool former" in health(world).reasons[0]
+    world.core.state.pools["former"] = replace(row, configured=False, **trouble)
+    assert health(world) == Health("ok", ())
+
+
+def test_each_class_is_judged_by_its_own_oldest_job() -> None:
+    """One that is not held, and one that is held but young, hide nothing of the next."""
+    world = World(pool("arm", labels=("arm",), **PATIENT), pool(**PATIENT))
+    world.listening(2)
+    world.wait(100 * SECOND)
+    world.listening(1, labels=("arm",))
+    world.wait(19 * SECOND)
+    assert health(world).status == "ok"
+    for ms, held in ((SECOND, False), (15 * SECOND, True)):
+        world.wait(ms)
+        assert world.core.state.classes["github/acme/app|arm"].held is held
+        (reason,) = health(world).reasons
+        assert reason.startswith("Job github/acme/app/2 is matched but not taken")
+    world.wait(2 * MINUTE)
+    assert [reason.partition(" is ")[0] for reason in health(world).reasons] == [
+        "Job github/acme/app/1",
+        "Job github/acme/app/2",
+    ]
+
+
+def test_the_listener_that_has_waited_the_longest_is_named() -> None:
+    world = World(pool(**PATIENT))
+    (first, second) = world.planned(1, 2)
+    for name in (second, first):
+        world.registered(name)
+        world.started(name)
+        world.sign(name, Sign.LISTENING)
+        world.wait(SECOND)
+    world.wait(2 * MINUTE)
+    (reason,) = health(world).reasons
+    assert f"runner {second} satisfies it and listens" in reason
