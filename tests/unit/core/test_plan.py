@@ -20,7 +20,7 @@ from ephemerd.core.validate import validate
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus, JobStatus, Told
-from ephemerd.domain.pool import Host
+from ephemerd.domain.pool import Host, Setup
 from ephemerd.domain.runner import RunnerState
 from ephemerd.domain.verdict import Sign
 from tests.unit.core.world import (
@@ -149,6 +149,42 @@ def test_a_new_class_takes_its_turn_behind_those_that_wait() -> None:
         world.in_progress(number, name)
         world.exited(name)
     assert intents(world) == [1, 2, 3]
+
+
+def test_classes_that_waited_together_take_turns_from_the_first_runner_on() -> None:
+    world = World(pool(scope=ORG), slots=1)
+    world.feed(ev.CordonOrdered("ann", ev.Target.ALL))
+    world.queued(1, 2, repository="acme/app")
+    world.queued(3, repository="acme/lib")
+    world.feed(ev.UncordonOrdered("ann", ev.Target.ALL))
+    for _ in range(2):
+        name = world.last(cm.Register).runner
+        intent = world.runner(name).intent
+        assert intent is not None
+        world.registered(name)
+        world.in_progress(intent.id, name, repository=intent.repository)
+        world.exited(name)
+    assert intents(world) == [1, 3, 2]
+
+
+def test_each_job_of_a_long_queue_has_a_runner_of_its_own() -> None:
+    """A runner says for which job it was made: people look there for what became of theirs."""
+    world = World(slots=40)
+    world.strict = False
+    world.feed(ev.CordonOrdered("ann", ev.Target.ALL))
+    world.queued(*range(1, 41))
+    world.feed(ev.UncordonOrdered("ann", ev.Target.ALL))
+    assert intents(world) == list(range(1, 41))
+
+
+def test_of_jobs_that_lost_their_runners_the_oldest_is_served_first() -> None:
+    """Two runners were given other jobs than they were made for, and the runner of one of those ended."""
+    world = World(slots=4)
+    a, b, c, _ = world.listening(1, 2, 3, 4)
+    world.in_progress(3, a)
+    world.in_progress(4, b)
+    world.exited(c)
+    assert intents(world)[4:] == [1]
 
 
 def test_fp_48_a_matrix_of_256_on_four_slots() -> None:
@@ -579,4 +615,38 @@ def test_a_spare_leaves_the_slot_to_the_demand_of_another_pool_that_can_use_it()
     step = world.feed(ev.UncordonOrdered("ann", ev.Target.POOL, "small"))
     assert of(step.commands, cm.Register) == []
     step = world.feed(ev.CordonOrdered("ann", ev.Target.POOL, "arm"))
+    assert [command.labels for command in of(step.commands, cm.Register)] == [LABELS]
+
+
+def test_a_spare_may_have_a_slot_that_waiting_jobs_cannot_use() -> None:
+    """Their pool is full, is cordoned, or is on a host of its own: then they have no claim to it."""
+    gpu = pool("gpu", labels=("gpu",), max_concurrent=1)
+    world = World(gpu, pool("warm", min_idle=1), slots=3)
+    assert world.count(cm.Register) == 1
+    (name,) = world.listening(1, labels=("gpu",))
+    world.in_progress(1, name, labels=("gpu",))
+    assert world.planned(2, labels=("gpu",)) == []
+    spare = of(world.sent, cm.Register)[0].runner
+    world.registered(spare)
+    world.started(spare)
+    world.exited(spare)
+    assert [command.labels for command in of(world.sent, cm.Register)] == [LABELS, ("gpu",), LABELS]
+
+
+def test_a_spare_is_made_beside_jobs_whose_pool_is_on_another_host() -> None:
+    hosts = (Host("here", 1), Host("there", 0))
+    world = World(pool("gpu", labels=("gpu",), host="there"), hosts=hosts)
+    assert world.planned(1, labels=("gpu",)) == []
+    setup = Setup((*world.setup.pools, pool("warm", min_idle=1)), hosts, world.setup.policy)
+    world.feed(ev.Reconfigured("ann", setup))
+    assert [command.labels for command in of(world.sent, cm.Register)] == [LABELS]
+
+
+def test_a_spare_is_made_beside_jobs_whose_pool_is_configured_no_more() -> None:
+    world = World(pool("gpu", labels=("gpu",)), slots=1)
+    world.feed(ev.CordonOrdered("ann", ev.Target.ALL))
+    world.queued(1, labels=("gpu",))
+    setup = Setup((pool("warm", min_idle=1),), world.setup.hosts, world.setup.policy)
+    world.feed(ev.Reconfigured("ann", setup))
+    step = world.feed(ev.UncordonOrdered("ann", ev.Target.ALL))
     assert [command.labels for command in of(step.commands, cm.Register)] == [LABELS]
