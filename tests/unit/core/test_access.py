@@ -333,3 +333,74 @@ def test_a_core_without_rows_of_access_is_one_without_a_policy() -> None:
     core = Core()
     core.handle(ev.Booted("s1", "e1", Setup((pool(),), (Host("here", 1),), Policy())), 1)
     assert core.checkpoint()["rows"]["access"] == {}
+
+
+def test_a_repository_is_counted_whatever_the_case_of_its_name() -> None:
+    world = guarded(most=1)
+    assert len(world.planned(1, repository="acme/app", origin=OWN)) == 1
+    assert world.planned(2, repository="Acme/App", origin=OWN) == []
+
+
+def test_the_policy_of_one_forge_says_nothing_of_another() -> None:
+    world = World()
+    world.boot(setup=replace(world.setup, access=(Access("gitlab", repositories=("none/such",), most=0),)))
+    world.sent.clear()
+    assert len(world.planned(1, origin=FORK)) == 1
+    assert world.job(1).refused == ""
+
+
+def test_what_was_told_of_an_origin_is_not_forgotten_by_a_later_word_that_tells_less() -> None:
+    world = guarded()
+    world.queued(1, run_id=7, origin=OWN)
+    world.queued(1, run_id=7, origin=Origin(public=False))
+    job = world.job(1)
+    assert (job.public, job.fork, job.branch, job.workflow) == (False, False, "main", "CI")
+    assert (world.count(cm.LookUpRun), world.job(1).refused) == (0, "")
+
+
+def test_a_job_that_turns_out_to_be_a_forks_is_told_once() -> None:
+    world = guarded()
+    world.queued(1, run_id=7)
+    answer(world, FORK)
+    assert world.counter("jobs_refused_total|reason=fork") == 1
+    assert world.notes.count("a job is not served") == 1
+    world.queued(1, run_id=7, origin=FORK)
+    assert world.counter("jobs_refused_total|reason=fork") == 1
+
+
+def test_a_job_of_which_nothing_is_known_is_not_told_as_refused() -> None:
+    world = guarded()
+    world.queued(1, run_id=7)
+    assert world.counter("jobs_refused_total|reason=unknown") == 0
+    assert "a job is not served" not in world.notes
+
+
+def test_a_refused_job_of_unknown_origin_that_a_runner_was_given_is_told_by_no_guess() -> None:
+    world = guarded()
+    (name,) = world.listening(1, run_id=7, origin=OWN)
+    world.in_progress(2, name, run_id=8)
+    assert "the forge gave a runner a job that the policy refuses" not in world.notes
+
+
+def test_a_job_without_labels_is_judged_where_a_pool_takes_such() -> None:
+    world = guarded(pool(scope=ORG, unlabelled=True))
+    world.queued(1, run_id=7, labels=(), origin=FORK)
+    assert world.job(1).refused == "fork"
+
+
+def test_a_pool_that_is_configured_no_more_asks_about_no_job() -> None:
+    world = guarded(pool(scope=ORG), pool("gpu", scope=ORG, labels=("gpu", *LABELS)))
+    left = replace(world.setup, pools=world.setup.pools[:1])
+    world.feed(ev.Reconfigured("ann", left))
+    world.queued(1, run_id=7, labels=("gpu",))
+    assert world.count(cm.LookUpRun) == 0
+    assert world.job(1).refused == ""
+
+
+def test_an_answer_vouches_for_its_scope_and_a_missing_run_does_not() -> None:
+    world = guarded()
+    world.wait(5 * SECOND)
+    world.queued(1, run_id=7)
+    world.now += MINUTE
+    answer(world, None, fault=Fault(Remedy.RETRY, "timed out"))
+    assert world.core.state.scope(ORG).silent == world.now

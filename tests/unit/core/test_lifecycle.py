@@ -581,3 +581,292 @@ def test_the_exit_of_an_abandoned_one_is_written_down_though_processes_live_on()
     (command,) = of(step.commands, cm.Destroy)
     assert command.permit.warrant is Warrant.ENDED
     assert (world.runner(name).state, world.runner(name).exit_code) == (S.ABANDONED, 7)
+
+
+# -- what is told late, or twice -----------------------------------------------------------------------
+
+
+def test_a_failed_start_that_is_told_after_the_end_has_nobody_listed() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.feed(ev.StartFailed(name, BROKEN))
+    assert world.feed(ev.StartFailed(name, BROKEN)).changed == ()
+
+
+def test_a_failed_start_of_one_whose_environment_is_known_changes_nothing() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    assert world.feed(ev.StartFailed(name, NO_ANSWER)).changed == ()
+
+
+def test_the_host_of_a_start_that_returned_too_late_is_listed_at_once() -> None:
+    """Until its environment is found, nobody could end what was started."""
+    world = World()
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.sign(name, Sign.LISTENING)
+    world.feed(ev.StartFailed(name, NO_ANSWER))
+    assert of(world.wait(1), cm.ListEnvironments) == [cm.ListEnvironments("here")]
+
+
+def test_an_exit_is_what_its_code_says_although_a_listing_had_missed_it() -> None:
+    """Who follows it knows better than a listing that raced with its end."""
+    world = World()
+    (name,) = world.listening(1)
+    world.lists = False
+    world.now += SECOND
+    world.feed(ev.EnvironmentsListed("here", (), complete=True))
+    assert world.runner(name).absent is not None
+    world.exited(name, 3)
+    row = world.runner(name)
+    assert (row.ending, row.exit_code, row.cleanup) == ("ended by itself with code 3", 3, True)
+    assert world.counter("ended_without_a_job_total|pool=small") == 1
+
+
+def test_leftovers_of_what_a_listing_had_missed_are_ended_all_the_same() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.lists = False
+    world.now += SECOND
+    world.feed(ev.EnvironmentsListed("here", (), complete=True))
+    assert world.runner(name).absent is not None
+    (destroy,) = of(world.exited(name, None, leftovers=1).commands, cm.Destroy)
+    assert destroy.permit.environment == f"env-{name}"
+    assert world.runner(name).state is S.RETIRING
+
+
+def test_one_without_a_word_that_no_listing_missed_is_tidied_up() -> None:
+    """Its exit code is not known; that it is gone with its remains is not said thereby."""
+    world = World()
+    (name,) = world.listening(1)
+    (destroy,) = of(world.exited(name, None).commands, cm.Destroy)
+    assert destroy.permit.environment == f"env-{name}"
+    assert world.runner(name).ending == "ended by itself with code None"
+
+
+# -- who left without a job ----------------------------------------------------------------------------
+
+
+def ended_without_a_job(world: World) -> int:
+    return world.counter("ended_without_a_job_total|pool=small")
+
+
+def test_an_exit_after_an_accepted_deregistration_is_no_exit_without_a_job() -> None:
+    """We took its registration: that it leaves is what was to be."""
+    world = World(pool(surplus_grace=0))
+    (name,) = world.listening(1)
+    world.completed(1, how="cancelled")
+    world.probed(world.last(cm.ProbeRunner))
+    world.deregistered(world.last(cm.Deregister))
+    world.exited(name)
+    assert (ended_without_a_job(world), world.core.state.pools["small"].exits) == (0, 0)
+    assert world.count(cm.Deregister) == 1, "nothing is left to be taken back"
+
+
+def test_an_exit_of_what_is_being_destroyed_is_no_exit_without_a_job() -> None:
+    world = World(pool(surplus_grace=0, fence=FenceKind.NONE))
+    (name,) = world.listening(1)
+    world.completed(1, how="cancelled")
+    world.probed(world.last(cm.ProbeRunner))
+    world.wait(5 * SECOND)
+    world.probed(world.last(cm.ProbeRunner))
+    assert world.runner(name).state is S.RETIRING
+    world.exited(name, 137)
+    assert (ended_without_a_job(world), world.core.state.pools["small"].exits) == (0, 0)
+
+
+def test_an_exit_of_what_the_store_did_not_know_is_no_exit_without_a_job() -> None:
+    """Nobody knows whether it had one: the pool is not slowed down for it."""
+    world = World()
+    stray = RunnerId("eph-s1-e0-7")
+    found = ev.FoundEnvironment(stray, "env-stray", "small", ended=False)
+    world.feed(ev.EnvironmentsListed("here", (found,), complete=True))
+    world.exited(stray, 0)
+    assert world.runner(stray).state is S.GONE
+    assert (ended_without_a_job(world), world.core.state.pools["small"].exits) == (0, 0)
+
+
+def test_a_pool_that_backs_off_from_failed_starts_does_so_to_the_end() -> None:
+    """An exit without a job in between, whose replacement would come at once, does not shorten it."""
+    world = World(slots=3)
+    listens, fails = world.planned(1, 2)
+    world.registered(listens)
+    world.started(listens)
+    world.sign(listens, Sign.OFFERED)
+    world.registered(fails)
+    world.feed(ev.StartFailed(fails, BROKEN))
+    until = world.core.state.pools["small"].not_before
+    assert until > world.now
+    assert of(world.exited(listens).commands, cm.Register) == []
+    assert world.core.state.pools["small"].not_before == until
+
+
+def test_why_a_pool_waits_and_how_its_runner_left_can_be_read() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.exited(name, 1)
+    row = world.core.state.pools["small"]
+    assert row.why == "ended without a job"
+    assert "1" in row.left
+
+
+def test_failed_starts_are_counted_by_pool() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.feed(ev.StartFailed(name, BROKEN))
+    assert world.counter("start_failures_total|pool=small") == 1
+    assert "a runner could not be made" in world.notes
+
+
+def test_a_second_failure_at_the_same_time_makes_the_pause_no_shorter() -> None:
+    world = World()
+    first, second = world.planned(1, 2)
+    for name in (first, second):
+        world.registered(name)
+    world.feed(ev.StartFailed(first, BROKEN))
+    until = world.core.state.pools["small"].not_before
+    world.feed(ev.StartFailed(second, BROKEN))
+    assert world.core.state.pools["small"].not_before >= until
+    assert world.core.state.pools["small"].failures == 2
+
+
+def test_runners_that_ended_without_a_job_are_counted_as_wasted_and_others_are_not() -> None:
+    world = World()
+    busy, idle = world.listening(1, 2)
+    world.in_progress(1, busy)
+    world.completed(1, busy)
+    world.exited(busy)
+    assert world.counter("wasted_dispatches_total|pool=small") == 0
+    world.exited(idle)
+    assert world.counter("wasted_dispatches_total|pool=small") == 1
+
+
+# -- what is gone --------------------------------------------------------------------------------------
+
+
+def test_one_that_is_gone_is_shown_as_stuck_no_more() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED)
+    world.wait(15 * MINUTE)
+    assert world.runner(name).stuck
+    world.exited(name)
+    assert (world.runner(name).state, world.runner(name).stuck) == (S.GONE, "")
+
+
+def test_one_that_left_over_is_not_left_over_when_it_is_gone() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.completed(1, how="cancelled")
+    assert world.runner(name).surplus_since is not None
+    world.exited(name)
+    assert world.runner(name).surplus_since is None
+
+
+def test_one_that_ended_with_an_offer_alone_stands_for_no_demand() -> None:
+    """It never had a worker: the job that it was offered needs another runner at once."""
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.OFFERED)
+    assert world.runner(name).consumes
+    step = world.exited(name)
+    assert not world.runner(name).consumes
+    assert len(of(step.commands, cm.Register)) == 1
+
+
+def test_one_that_ended_with_a_job_without_a_name_stands_for_it_until_that_is_known() -> None:
+    """The job still reads as queued: another runner for it would be one too many."""
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.WORKER)
+    step = world.exited(name)
+    assert world.runner(name).consumes
+    assert of(step.commands, cm.Register) == []
+
+
+def test_remains_that_could_not_be_removed_are_tried_again_after_a_minute() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    (destroy,) = of(world.exited(name).commands, cm.Destroy)
+    world.wait(30 * SECOND)
+    world.feed(ev.DestroyFailed(name, destroy.permit.environment, BROKEN))
+    assert of(world.wait(59 * SECOND), cm.Destroy) == []
+    assert len(of(world.wait(SECOND), cm.Destroy)) == 1
+
+
+def test_a_listener_that_could_not_be_asked_to_stop_is_told_and_runs_on() -> None:
+    world = World(pool(job_timeout=20 * MINUTE))
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    for command in of(world.wait(20 * MINUTE), cm.ProbeRunner):
+        world.probed(command, seen(workers=1))
+    stop = world.last(cm.Destroy)
+    assert stop.permit.polite
+    step = world.feed(ev.DestroyFailed(name, stop.permit.environment, BROKEN))
+    assert [note.text for note in step.notes] == ["the listener could not be asked to stop"]
+    assert world.runner(name).state is S.RUNNING
+
+
+def test_what_is_abandoned_stands_for_no_demand() -> None:
+    world = World(pool(surplus_grace=0), slots=3)
+    (name,) = world.listening(1)
+    world.sign(name, Sign.WORKER)
+    (destroy,) = of(world.exited(name, 0, leftovers=1).commands, cm.Destroy)
+    world.feed(ev.DestroyFailed(name, destroy.permit.environment, BROKEN))
+    assert world.runner(name).state is S.ABANDONED
+    assert not world.runner(name).consumes
+
+
+# -- a registration that is looked up ------------------------------------------------------------------
+
+
+def looked_up(world: World) -> tuple[RunnerId, cm.LookUpRunner]:
+    """One listens for a while and is looked up."""
+    (name,) = world.listening(1)
+    (command,) = of(world.wait(MINUTE), cm.LookUpRunner)
+    assert command.runner == name
+    return name, command
+
+
+def test_a_look_up_without_an_answer_is_repeated_after_a_minute() -> None:
+    world = World()
+    name, command = looked_up(world)
+    world.feed(ev.RunnerLookedUp(name, command.token, fault=Fault(Remedy.REFUSED, "not today")))
+    assert world.runner(name).vetoed_until == world.now + MINUTE
+    assert of(world.wait(MINUTE - 1), cm.LookUpRunner) == []
+    assert len(of(world.wait(1), cm.LookUpRunner)) == 1
+
+
+def test_a_registration_that_is_there_again_was_not_lost() -> None:
+    world = World()
+    name, command = looked_up(world)
+    world.feed(ev.ScopeAnswered(APP))
+    world.feed(ev.RunnerLookedUp(name, command.token, missing=True))
+    assert world.runner(name).lost == world.now
+    again = of(world.wait(MINUTE), cm.LookUpRunner)[-1]
+    world.feed(ev.RunnerLookedUp(name, again.token, busy=False, connected=True))
+    row = world.runner(name)
+    assert (row.lost, row.lost_again, row.untaken) == (None, None, world.now)
+    assert name in world.core.state.index.supply["small"]
+
+
+def test_not_found_by_a_scope_that_does_not_answer_says_nothing() -> None:
+    world = World()
+    name, command = looked_up(world)
+    world.now += 2 * MINUTE
+    world.lists = False
+    world.feed(ev.RunnerLookedUp(name, command.token, missing=True))
+    row = world.runner(name)
+    assert (row.lost, row.vetoed_until) == (None, world.now + MINUTE)
+    assert name in world.core.state.index.supply["small"]
+
+
+def test_an_answer_to_an_older_look_up_changes_nothing() -> None:
+    world = World()
+    name, command = looked_up(world)
+    before = world.runner(name)
+    world.feed(ev.RunnerLookedUp(name, command.token + 1, busy=True, connected=True))
+    assert world.runner(name) == before

@@ -6,8 +6,9 @@ import pytest
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
+from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
-from ephemerd.domain.job import ForgeStatus
+from ephemerd.domain.job import ForgeStatus, Told
 from ephemerd.domain.runner import RunnerState
 from ephemerd.domain.verdict import Sign
 from tests.unit.core.world import MINUTE, SECOND, World, key, of, report, seen
@@ -385,3 +386,113 @@ def test_fp_17_a_late_listener_is_shown_as_late_no_more_but_stays_out_of_supply(
     assert name not in world.core.state.index.supply["small"]
     world.in_progress(1, name)
     assert world.runner(name).state is S.RUNNING
+
+
+@pytest.mark.parametrize("sign", [Sign.OFFERED, Sign.ANNOUNCED])
+def test_another_runner_is_not_made_for_the_job_that_one_was_offered(sign: Sign) -> None:
+    """The job still reads as queued until the forge names the runner."""
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, sign)
+    assert world.runner(name).consumes
+    assert of(world.wait(30 * SECOND), cm.Register) == []
+
+
+def test_one_that_has_a_named_job_stands_for_no_other() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    world.sign(name, Sign.OFFERED)
+    world.sign(name, Sign.ANNOUNCED)
+    assert not world.runner(name).consumes
+    assert len(world.planned(2)) == 1
+
+
+def test_only_its_own_files_make_a_runner_one_that_hangs() -> None:
+    """A busy flag can be the forge's mistake: when it lapses, the runner is supply again."""
+    world = World()
+    (name,) = world.listening(1)
+    (command,) = of(world.wait(30 * SECOND), cm.LookUpRunner)
+    world.feed(ev.RunnerLookedUp(name, command.token, busy=True, connected=True))
+    assert not world.runner(name).offered
+    world.sign(name, Sign.OFFERED)
+    assert world.runner(name).offered
+    (command,) = of(world.wait(2 * MINUTE), cm.LookUpRunner)
+    world.feed(ev.RunnerLookedUp(name, command.token, busy=True, connected=True))
+    assert world.runner(name).offered, "what its files told stays told"
+
+
+def test_the_first_listener_after_failures_ends_them_and_their_reason() -> None:
+    world = World()
+    failed, listens = world.planned(1, 2)
+    for name in (failed, listens):
+        world.registered(name)
+    world.feed(ev.StartFailed(failed, Fault(Remedy.BROKEN, "the disk is full")))
+    assert world.core.state.pools["small"].why == "the disk is full"
+    world.sign(listens, Sign.LISTENING)
+    row = world.core.state.pools["small"]
+    assert (row.failures, row.why) == (0, "")
+
+
+def test_a_job_ends_the_pause_after_exits_but_not_the_one_after_failures() -> None:
+    world = World(slots=4)
+    works, fails, leaves, leaves_too = world.planned(1, 2, 3, 4)
+    for name in (works, leaves, leaves_too):
+        world.registered(name)
+        world.started(name)
+    world.registered(fails)
+    for name in (leaves, leaves_too):
+        world.exited(name)
+    pause = world.core.state.pools["small"].not_before
+    assert pause > world.now
+    world.feed(ev.StartFailed(fails, Fault(Remedy.BROKEN, "the disk is full")))
+    until = world.core.state.pools["small"].not_before
+    world.sign(works, Sign.WORKER)
+    row = world.core.state.pools["small"]
+    assert (row.exits, row.failures, row.not_before) == (0, 1, until)
+
+
+def test_a_job_ends_the_pause_that_exits_without_one_made() -> None:
+    world = World(slots=3)
+    works, leaves, leaves_too = world.planned(1, 2, 3)
+    for name in (works, leaves, leaves_too):
+        world.registered(name)
+        world.started(name)
+    for name in (leaves, leaves_too):
+        world.exited(name)
+    assert world.core.state.pools["small"].not_before > world.now
+    made = world.count(cm.Register)
+    world.sign(works, Sign.WORKER)
+    assert world.core.state.pools["small"].not_before == 0
+    assert world.count(cm.Register) == made + 1
+
+
+def test_a_look_at_a_job_tells_that_it_is_over_by_a_read() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    world.told(report(1, ForgeStatus.COMPLETED, runner_name=name), Told.LOOKUP)
+    assert (world.runner(name).state, world.runner(name).over_via) == (S.FINISHING, "read")
+
+
+def test_a_job_that_is_over_when_the_runner_is_first_named_was_a_job_all_the_same() -> None:
+    """Every start of it was missed: the runner is bound, its job has its name, and nothing is made for it."""
+    world = World()
+    (name,) = world.listening(1)
+    world.completed(1, name)
+    row = world.runner(name)
+    assert (row.state, row.job, row.hard, row.over) == (S.FINISHING, key(1), world.now, world.now)
+    world.exited(name)
+    assert world.counter("ended_without_a_job_total|pool=small") == 0
+
+
+def test_a_job_that_its_runner_was_offered_in_vain_leaves_nothing_behind_when_the_sign_lapses() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ACKNOWLEDGED)
+    world.wait(3 * MINUTE)
+    assert "nothing followed" in world.runner(name).stuck
+    world.wait(12 * MINUTE)
+    row = world.runner(name)
+    assert (row.state, row.stuck, row.consumes, row.untaken) == (S.LISTENING, "", False, None)
+    assert name not in world.core.state.index.supply["small"], "it hangs: its job needs another one"
