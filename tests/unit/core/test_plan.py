@@ -650,3 +650,46 @@ def test_a_spare_is_made_beside_jobs_whose_pool_is_configured_no_more() -> None:
     world.feed(ev.Reconfigured("ann", setup))
     step = world.feed(ev.UncordonOrdered("ann", ev.Target.ALL))
     assert [command.labels for command in of(step.commands, cm.Register)] == [LABELS]
+
+
+def test_a_class_without_a_job_leaves_nothing_behind_in_the_store() -> None:
+    world = World()
+    world.queued(1)
+    assert len(world.stored["class"]) == 1
+    world.completed(1)
+    assert (world.core.state.classes, world.stored["class"]) == ({}, {})
+
+
+def test_a_runner_made_later_is_told_of_where_its_job_is_told_of() -> None:
+    """The event that freed the slot is about another job; who follows the waiting one hears of its runner."""
+    world = World(slots=1)
+    (name,) = world.listening(1)
+    world.queued(2)
+    world.in_progress(1, name)
+    step = world.exited(name)
+    assert str(key(2)) in step.subjects
+    assert world.counter("dispatches_total|pool=small") == 2
+
+
+def test_the_runner_that_listens_serves_the_job_that_is_left_and_the_one_that_starts_is_spare() -> None:
+    world = World(slots=2)
+    first, second = world.planned(1, 2)
+    world.registered(second)
+    world.started(second)
+    world.sign(second, Sign.LISTENING)
+    world.completed(1, how="cancelled")
+    assert world.runner(second).surplus_since is None
+    assert world.runner(first).surplus_since == world.now
+
+
+def test_a_pool_whose_labels_changed_knows_the_jobs_no_more_that_it_served_before() -> None:
+    world = World(pool(), pool("big", labels=GPU), slots=2)
+    world.planned(1)
+    setup = Setup((pool(labels=("arm",)), pool("big", labels=GPU)), world.setup.hosts, world.setup.policy)
+    world.feed(ev.Reconfigured("ann", setup))
+    world.completed(1, how="cancelled")
+    assert world.core.state.index.groups == {}
+    world.queued(2, labels=("arm",))
+    assert {pool: len(names) for pool, names in world.core.state.index.pool_groups.items() if names} == {
+        "small": 1
+    }
