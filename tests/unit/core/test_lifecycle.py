@@ -484,6 +484,7 @@ def test_a_runtime_that_says_so_abandons_at_once() -> None:
     world.feed(ev.DestroyFailed(name, destroy.permit.environment, BROKEN))
     assert world.runner(name).state is S.ABANDONED
     assert "the disk is full" in world.runner(name).stuck
+    assert "an environment would not die and is abandoned" in world.notes
 
 
 def test_fp_56_two_abandoned_stop_the_host_and_health_says_what_to_do() -> None:
@@ -633,7 +634,8 @@ def test_leftovers_of_what_a_listing_had_missed_are_ended_all_the_same() -> None
     assert world.runner(name).absent is not None
     (destroy,) = of(world.exited(name, None, leftovers=1).commands, cm.Destroy)
     assert destroy.permit.environment == f"env-{name}"
-    assert world.runner(name).state is S.RETIRING
+    assert (world.runner(name).state, world.runner(name).cleanup) == (S.RETIRING, True)
+    assert "an environment is gone without a word" not in world.notes
 
 
 def test_one_without_a_word_that_no_listing_missed_is_tidied_up() -> None:
@@ -709,6 +711,7 @@ def test_why_a_pool_waits_and_how_its_runner_left_can_be_read() -> None:
     row = world.core.state.pools["small"]
     assert row.why == "ended without a job"
     assert "1" in row.left
+    assert "runner ended without a job" in world.notes
 
 
 def test_failed_starts_are_counted_by_pool() -> None:
