@@ -14,10 +14,11 @@ from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import Scope
 from ephemerd.domain.job import ForgeStatus
 from ephemerd.domain.pool import Host, Policy, Setup
-from ephemerd.domain.runner import FenceAnswer
+from ephemerd.domain.runner import FenceAnswer, RunnerState
 from ephemerd.domain.verdict import Sign
 from tests.unit.core.world import (
     APP,
+    DAY,
     GPU,
     HOUR,
     MINUTE,
@@ -324,3 +325,39 @@ def test_the_listener_that_has_waited_the_longest_is_named() -> None:
     world.wait(2 * MINUTE)
     (reason,) = health(world).reasons
     assert f"runner {second} satisfies it and listens" in reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, True),
+        ({"state": RunnerState.GONE}, False),
+        ({"state": RunnerState.RUNNING}, False),
+        ({"vetoes": 0}, False),
+        ({"known": -MINUTE}, False),
+        ({"started": 1 - 10 * MINUTE}, False),
+        ({"vetoed_until": -2 * MINUTE}, True),
+        ({"vetoed_until": -2 * MINUTE - 1}, False),
+    ],
+)
+def test_only_one_that_was_looked_at_lately_and_in_vain_for_long_is_said_to_be_unreadable(
+    changes: dict[str, Any], said: bool
+) -> None:
+    """Times are ms from now. Another runner, made before it, is well."""
+    world = World()
+    _, name = world.listening(1, 2)
+    now = world.now + DAY
+    marks = {"vetoes": 1, "vetoed_until": 0, "started": -10 * MINUTE, "created": -HOUR} | changes
+    times = {key: now + value for key, value in marks.items() if key != "vetoes" and type(value) is int}
+    world.core.state.runners[name] = replace(world.runner(name), **(marks | times))
+    reasons = [text for text in assess(world.core.state, now).reasons if "could not be looked into" in text]
+    assert [f"Runner {name} " in text for text in reasons] == ([True] if said else [])
+
+
+def test_the_latest_progress_counts_whichever_runner_made_it() -> None:
+    world = World()
+    first, second = world.listening(1, 2)
+    now = world.now + DAY
+    world.core.state.runners[first] = replace(world.runner(first), hard=now - MINUTE)
+    world.core.state.runners[second] = replace(world.runner(second), hard=now - HOUR)
+    assert "has waited" not in " ".join(assess(world.core.state, now).reasons)
