@@ -361,3 +361,14 @@ def test_the_latest_progress_counts_whichever_runner_made_it() -> None:
     world.core.state.runners[first] = replace(world.runner(first), hard=now - MINUTE)
     world.core.state.runners[second] = replace(world.runner(second), hard=now - HOUR)
     assert "has waited" not in " ".join(assess(world.core.state, now).reasons)
+
+
+def test_one_that_was_stuck_until_it_was_gone_is_nobodys_worry() -> None:
+    """It never began to listen, and nothing was started that could be destroyed."""
+    world = World()
+    (name,) = world.listening(1)
+    stuck = replace(world.runner(name), stuck="it does not begin to listen")
+    world.core.state.runners[name] = stuck
+    assert "is stuck (it does not begin" in health(world).reasons[0]
+    world.core.state.runners[name] = replace(stuck, state=RunnerState.GONE)
+    assert "is stuck" not in " ".join(health(world).reasons)
