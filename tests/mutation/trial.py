@@ -165,13 +165,13 @@ class Trials:
         cover.start()
         for place, item in enumerate(session.items):
             cover.switch_context(item.nodeid)
-            began, failed = time.process_time(), failures.count
+            began, failed, told = time.process_time(), failures.count, session.testsfailed
             with ended_after(SLOW) as ended:
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following(session.items, place))
             seconds[item.nodeid] = time.process_time() - began
             if ended:
                 too_slow.add(item.nodeid)
-                failures.count = failed
+                failures.count, session.testsfailed = failed, told
         cover.stop()
         if failures.count:
             raise session.Failed(f"{failures.count} tests fail before anything is changed")
