@@ -12,8 +12,9 @@ from ephemerd.testing.chaos import judge
 from ephemerd.testing.chaos.options import Deliveries
 
 
-def books(path: Path, deliveries: list[str], jobs: list[int]) -> Path:
-    """A store with these delivery ids, and reports by webhook of these jobs in its journal."""
+def books(path: Path, deliveries: list[str], jobs: list[int], asked: tuple[int, ...] = ()) -> Path:
+    """A store with these delivery ids, and reports by webhook of these jobs in its journal; about `asked` the forge
+    was asked when an old delivery of theirs was fetched."""
     with closing(sqlite3.connect(path)) as made:
         made.execute("CREATE TABLE delivery (id TEXT)")
         made.execute("CREATE TABLE journal (seq INTEGER PRIMARY KEY, event TEXT)")
@@ -21,6 +22,7 @@ def books(path: Path, deliveries: list[str], jobs: list[int]) -> Path:
         events: list[dict[str, Any]] = [
             {"kind": "JobReported", "told": "webhook", "report": {"key": {"id": job}}} for job in jobs
         ]
+        events += [{"kind": "JobReported", "told": "lookup", "report": {"key": {"id": job}}} for job in asked]
         events += [
             {"kind": "JobReported", "told": "listing", "report": {"key": {"id": 1}}},
             {"kind": "Woke"},
@@ -54,6 +56,14 @@ def test_what_is_lost_processed_twice_or_never(tmp_path):
     assert judge.deliveries(truth, store) == Deliveries(
         acknowledged=3, missing=1, processed=2, twice=1, never=1
     )
+
+
+def test_one_that_was_lost_and_fetched_from_the_forges_list_is_processed_once(tmp_path):
+    truth = [sent("a", 1, 0), {"kind": "delivery_lost", "guid": "b", "job": 2, "action": "queued"}]
+    once = Deliveries(acknowledged=0, missing=0, processed=2, twice=0, never=0)
+    assert judge.deliveries(truth, books(tmp_path / "s.db", ["a", "b"], [1], asked=(2,))) == once
+    twice = Deliveries(acknowledged=0, missing=0, processed=2, twice=1, never=0)
+    assert judge.deliveries(truth, books(tmp_path / "t.db", ["a", "b"], [1, 2], asked=(2,))) == twice
 
 
 def ended(job: int, runner: str, reason: str) -> list[dict[str, Any]]:

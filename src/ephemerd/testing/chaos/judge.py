@@ -45,12 +45,15 @@ def deliveries(truth: Iterable[Record], store: Path) -> Deliveries:
     """Compare the deliveries that the forge saw acknowledged with the store and the journal.
 
     Every stored delivery must be in the journal once: per job, the journal holds as many reports by webhook as
-    the store holds deliveries. The daemon must have ended.
+    the store holds deliveries. One that was fetched from the forge's list and told of a job that waited long is
+    there as what the forge answered when it was asked about that job. The daemon must have ended.
     """
     acknowledged: set[str] = set()
     job_of: dict[str, int] = {}
     for record in truth:
-        if record["kind"] == "delivery_sent" and record["event"] == "workflow_job":
+        if record["kind"] == "delivery_lost":
+            job_of[record["guid"]] = record["job"]  # its own list tells of it, and the daemon reads that
+        elif record["kind"] == "delivery_sent" and record["event"] == "workflow_job":
             job_of[record["guid"]] = record["job"]
             if record["status"] == STORED:
                 acknowledged.add(record["guid"])
@@ -66,11 +69,12 @@ def deliveries(truth: Iterable[Record], store: Path) -> Deliveries:
 
 
 def books(store: Path) -> tuple[set[str], Counter[int]]:
-    """The ids of the stored deliveries, and how many reports by webhook the journal holds of each job."""
+    """The ids of the stored deliveries, and how many reports by delivery the journal holds of each job."""
     with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as books:
         stored = {str(row[0]) for row in books.execute("SELECT id FROM delivery")}
         told = books.execute(
             "SELECT json_extract(event, '$.report.key.id') FROM journal "
-            "WHERE json_extract(event, '$.kind') = 'JobReported' AND json_extract(event, '$.told') = 'webhook'"
+            "WHERE json_extract(event, '$.kind') = 'JobReported' "
+            "AND json_extract(event, '$.told') IN ('webhook', 'lookup')"
         )
         return stored, Counter(int(row[0]) for row in told)
