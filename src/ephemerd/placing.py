@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ephemerd.adapters.runtimes.process import ProcessOptions, ProcessRuntime
 from ephemerd.adapters.runtimes.process.doctor import diagnose as look_at_processes
@@ -26,6 +26,7 @@ STOP_SHARE = 3 / 7
 """Of the bound on a destroy (70 s), how much the stop may take, and the kill: 30 s each."""
 
 
+Options = TypeVar("Options", "ProcessOptions", "DockerOptions")
 DOWNLOAD = Path("download")
 """What stands in the configuration for the version that is kept current, whose folder changes."""
 
@@ -86,23 +87,15 @@ class Placing:
         """Make new runners from the present folders of downloaded applications."""
         processes, containers = self._settings
         if self._process is not None:
-            self._process.reconfigure(
-                {
-                    name: replace(one, application=self._application(name))
-                    if one.application == DOWNLOAD
-                    else one
-                    for name, one in processes.items()
-                }
-            )
+            self._process.reconfigure({name: self._renewed(name, one) for name, one in processes.items()})
         for host, options in containers.items():
-            self._engines[host].reconfigure(
-                {
-                    name: replace(one, application=self._application(name))
-                    if one.application == DOWNLOAD
-                    else one
-                    for name, one in options.items()
-                }
-            )
+            self._engines[host].reconfigure({name: self._renewed(name, one) for name, one in options.items()})
+
+    def _renewed(self, pool: str, options: Options) -> Options:
+        """Return a pool's options with the folder that stands for the downloaded application at present."""
+        if options.application != DOWNLOAD:
+            return options
+        return replace(options, application=self._application(pool))
 
     def _read(
         self, effective: Effective, setup: Setup

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from ephemerd.adapters.kit.disk import sync
 from ephemerd.ports.access import Role, TokenRecord
 from ephemerd.ports.errors import Broken
 
@@ -71,7 +72,7 @@ class TokenFile:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _write(beside, msgspec.json.format(msgspec.json.encode(whole)) + b"\n")
             beside.replace(self._path)
-            _sync_folder(self._path.parent)
+            sync(self._path.parent)
         except OSError as error:
             raise Broken(
                 f"{self._path} cannot be written: {error.strerror}; look at its disk and folder"
@@ -104,11 +105,3 @@ def _write(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -13,36 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ephemerd.testing.demo.settings import write_secret
+from ephemerd.testing.alone import write_alone
 from ephemerd.testing.demo.stage import free_port
 
-SECRET = "a-secret-of-the-sender"  # noqa: S105 - known to both sides of a benchmark alone
+LABELS = ("self-hosted", "linux", "x64")
 READY_WITHIN_S = 60.0
 STOP_WITHIN_S = 30.0
-CONFIG = """
-[forge.github]
-url = "{forge}"
-scope = "repo:acme/app"
-token_file = "{folder}/token"
-webhook_secret_file = "{folder}/hook"
-
-[pools.linux]
-labels = ["self-hosted", "linux", "x64"]
-runtime = "process"
-
-[runner]
-application = "{folder}/application"
-work_dir = "{folder}/runners"
-allow_root = true
-
-[server]
-webhook_listen = "127.0.0.1:{port}"
-api_socket = "{folder}/api.sock"
-metrics_listen = "none"
-store = "sqlite:///{folder}/state.db"
-"""
-NOWHERE = "http://127.0.0.1:9"
-"""A forge that answers nothing."""
 
 
 class Program:
@@ -89,18 +65,11 @@ class Program:
 
 
 @contextmanager
-def running(*, bare: bool = False, forge: str = NOWHERE, token: str = "ghp_benchmark") -> Iterator[Program]:  # noqa: S107
+def running(*, bare: bool = False) -> Iterator[Program]:
     """Start the daemon, or with `bare` its webhook port with nothing behind it; stop it at the end."""
     with TemporaryDirectory(prefix="ephemerd-bench-") as name:
         folder, port = Path(name), free_port()
-        write_secret(folder / "token", token)
-        write_secret(folder / "hook", SECRET)
-        (folder / "application" / "bin").mkdir(parents=True)
-        listener = folder / "application" / "bin" / "Runner.Listener"
-        listener.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
-        listener.chmod(0o755)
-        config = folder / "config.toml"
-        config.write_text(CONFIG.format(folder=folder, port=port, forge=forge), encoding="utf-8")
+        config = write_alone(folder, port, LABELS)
         module = (
             ["ephemerd.testing.bench.bare", str(config)]
             if bare

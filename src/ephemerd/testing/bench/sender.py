@@ -14,7 +14,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from ephemerd.testing.bench.programs import SECRET
+from ephemerd.testing.alone import SECRET
+from ephemerd.testing.bench.programs import LABELS
 
 SIZE = 10 * 1024
 """Bytes of a delivery's body: GitHub's are 9 to 12 KiB."""
@@ -66,7 +67,7 @@ def _body(job: int, status: str) -> bytes:
         "name": f"build ({job})",
         "status": status,
         "conclusion": "success" if status == "completed" else None,
-        "labels": ["self-hosted", "linux", "x64"],
+        "labels": list(LABELS),
         "runner_id": 7 if begun else None,
         "runner_name": "somebody-else" if begun else None,
         "head_branch": "main",

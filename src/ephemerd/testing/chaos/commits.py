@@ -19,11 +19,11 @@ from typing import Any
 
 import httpx2
 
+from ephemerd.testing.alone import SECRET, write_alone
 from ephemerd.testing.chaos import judge
 from ephemerd.testing.chaos.lives import Lives
 from ephemerd.testing.chaos.options import Commits
 from ephemerd.testing.demo.options import DemoError
-from ephemerd.testing.demo.settings import write_secret
 from ephemerd.testing.demo.stage import free_port
 
 SENDERS = 24
@@ -34,29 +34,7 @@ ANSWER_S = 10.0
 ACKNOWLEDGED_FIRST = (1, 80)
 """A life acknowledges so many before its end is near; the end itself comes within the next few commits."""
 THEN_S = 0.006
-SECRET = "a-secret-of-the-sender"  # noqa: S105 - known to both sides of this play alone
-CONFIG = """
-[forge.github]
-url = "http://127.0.0.1:9"
-scope = "repo:acme/app"
-token_file = "{folder}/token"
-webhook_secret_file = "{folder}/hook"
-
-[pools.other]
-labels = ["nobody-asks-for-this"]
-runtime = "process"
-
-[runner]
-application = "{folder}/application"
-work_dir = "{folder}/runners"
-allow_root = true
-
-[server]
-webhook_listen = "127.0.0.1:{port}"
-api_socket = "{folder}/api.sock"
-metrics_listen = "none"
-store = "sqlite:///{folder}/state.db"
-"""
+LABELS = ("nobody-asks-for-this",)
 
 
 class Sender:
@@ -120,7 +98,7 @@ async def kill_in_commits(folder: Path, kills: int, seed: int) -> Commits:
     rng = random.Random(f"{seed}:commits")
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
-    _write(folder, port)
+    write_alone(folder, port, LABELS)
     lives, sender = Lives(folder / "config.toml", folder / "daemon.log"), Sender(port, rng)
     for _ in range(kills):
         await _one_life(lives, sender, rng, folder)
@@ -186,15 +164,6 @@ async def _last_life(lives: Lives, sender: Sender) -> None:
     finally:
         daemon.kill()
         await asyncio.to_thread(daemon.join)
-
-
-def _write(folder: Path, port: int) -> None:
-    from ephemerd.testing.fake_runner.folder import write_folder
-
-    write_secret(folder / "token", "a-token-of-nobody")
-    write_secret(folder / "hook", SECRET)
-    write_folder(folder / "application")
-    (folder / "config.toml").write_text(CONFIG.format(folder=folder, port=port), encoding="utf-8")
 
 
 def _body(job: int, status: str) -> bytes:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
+from ephemerd.adapters.kit.disk import sync
 from ephemerd.ports.errors import Broken
 
 PAGES = 1024
@@ -34,9 +35,9 @@ def copy_to(
     beside = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         _copy(source, beside, open_target, progress)
-        _sync(beside)
+        sync(beside)
         beside.replace(target)
-        _sync(target.parent)
+        sync(target.parent)
         return target.stat().st_size
     finally:
         for file in (beside, Path(f"{beside}-journal"), Path(f"{beside}-wal"), Path(f"{beside}-shm")):
@@ -81,11 +82,3 @@ def _copy(
     if answer != "ok":
         what = " ".join(str(answer).split())
         raise Broken(f"the copy is damaged ({what}): `ephemerd store check` says more about the store.")
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

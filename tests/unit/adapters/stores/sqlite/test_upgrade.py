@@ -75,7 +75,7 @@ async def test_a_copy_that_fails_leaves_an_older_one_and_migrates_nothing(path, 
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as broken:
-        broken.setattr(copying, "_sync", fails)
+        broken.setattr(copying, "sync", fails)
         with pytest.raises(Broken, match="Input/output"):
             await SqliteStore(path).open()
     assert kept.read_text() == "an older copy"
