@@ -131,7 +131,7 @@ def on_run_looked_up(t: Turn, event: RunLookedUp) -> None:
     if job is None or event.token != job.token:
         return
     if job.asking == "origin":
-        job = t.change_job(job, asked=None, asking="", pool="")
+        job = t.change_job(job, asked=None, asking="")
     unsure = list(t.state.index.unsure.get(run_of(job), ()))
     again = t.now + WAITING_AGAIN
     if event.origin is not None:
@@ -153,10 +153,9 @@ def taken(t: Turn, job: Job) -> None:
 
 
 def why(state: State, job: Job) -> str:
-    """Return in words why the policy refuses a queued job, "" where it does not."""
+    """Return in words why the policy refuses a queued job."""
     where = f"forge.{job.key.forge}"
     return {
-        "": "",
         "repository": f"refused: {where}.repositories does not allow {job.key.repository}, or "
         "repositories_denied names it",
         "workflow": f"refused: {where}.workflows does not allow the workflow {job.workflow!r}",

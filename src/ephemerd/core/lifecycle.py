@@ -57,9 +57,7 @@ def on_registration_failed(t: Turn, event: RegistrationFailed) -> None:
             replace(row, registration=event.taken, unregister=True),
             "the answer to its registration was lost",
         )
-    elif event.fault.remedy is Remedy.RETRY:
-        look_up_name(t, row)
-    else:
+    elif event.fault.remedy is not Remedy.RETRY:  # else its name is looked up when the scope is tried again
         if event.fault.remedy is not Remedy.LIMITED and event.fault.remedy is not Remedy.DENIED:
             _failed(t, row, event.fault)
         end(t, row, f"not registered: {event.fault.detail}")
@@ -82,7 +80,7 @@ def on_name_looked_up(t: Turn, event: NameLookedUp) -> None:
         return
     if event.registration is not None:
         row = replace(row, registration=event.registration, unregister=True)
-    end(t, replace(row, asked=None), "the answer to its registration was lost")
+    end(t, row, "the answer to its registration was lost")
 
 
 def on_started(t: Turn, event: EnvironmentStarted) -> None:
@@ -128,11 +126,11 @@ def on_exited(t: Turn, event: EnvironmentExited) -> None:
         row = replace(row, ending=row.ending or "its environment was lost")
     elif row.hard is None and row.leak is None and ended_unasked:
         _without_a_job(t, row)
-    row = replace(row, unregister=_still_registered(row), cleanup=row.cleanup or not lost)
+    row = replace(row, unregister=still_registered(row), cleanup=row.cleanup or not lost)
     if event.leftovers > 0 and row.environment is not None:
         _left_behind(t, row, before, event.leftovers)
         return
-    ended = end(t, row, row.ending or f"ended by itself with code {event.code}")
+    ended = end(t, row, f"ended by itself with code {event.code}")
     if ended.cleanup:
         gate.clean_up(t, ended)
 
@@ -222,16 +220,16 @@ def schedule_pool(t: Turn, name: str) -> None:
 
 
 def end(t: Turn, row: Runner, why: str) -> Runner:
-    """Make the runner gone: its slot is free, whatever is still to be tidied up."""
+    """Make the runner gone: its slot is free, whatever is still to be tidied up. Why it was to end counts more
+    than `why` it ended."""
+    row = replace(row, gate=None, stuck="", asked=None, surplus_since=None, ending=row.ending or why)
     if row.hard is None:
         t.count("wasted_dispatches_total", pool=row.pool)
-    row = replace(row, gate=None, stuck="", asked=None, surplus_since=None, ending=row.ending or why)
-    if row.job is not None or row.hard is None:
         row = replace(row, consumes=False)
     return t.put_runner(move_runner(row, RunnerState.GONE, t.now))
 
 
-def _still_registered(row: Runner) -> bool:
+def still_registered(row: Runner) -> bool:
     """Say whether the forge may hold a registration that nobody removes but we: a job takes its own along."""
     removed = row.fence.accepted is not None or row.fence.missing_again is not None
     return row.registration is not None and row.hard is None and not removed
@@ -246,7 +244,7 @@ def on_destroyed(t: Turn, event: EnvironmentDestroyed) -> None:
     if row.state is RunnerState.GONE:
         t.put_runner(row)
     elif row.state in (RunnerState.RETIRING, RunnerState.ABANDONED):
-        end(t, replace(row, unregister=_still_registered(row)), row.ending or "destroyed")
+        end(t, replace(row, unregister=still_registered(row)), "destroyed")
 
 
 def on_destroy_failed(t: Turn, event: DestroyFailed) -> None:
@@ -273,7 +271,7 @@ def abandon(t: Turn, row: Runner, why: str) -> None:
     t.note("warning", "an environment would not die and is abandoned", runner=row.id, detail=why)
     t.put_runner(
         move_runner(
-            replace(row, gate=None, consumes=False, unregister=_still_registered(row)),
+            replace(row, gate=None, consumes=False, unregister=still_registered(row)),
             RunnerState.ABANDONED,
             t.now,
             stuck=f"would not die: {why}",
@@ -328,7 +326,9 @@ def _found(t: Turn, row: Runner, event: RunnerLookedUp) -> None:
         _registration_without_environment(t, row, event)
         return
     fence = row.fence
-    if fence.missing_again is not None:  # it is there after all: its fence may be asked again
+    if (
+        fence.missing is not None
+    ):  # it is there after all: its fence may be asked again, and misses count anew
         fence = replace(fence, missing=None, missing_again=None)
     row = t.change_runner(row, untaken=t.now, lost=None, lost_again=None, fence=fence)
     if event.busy and row.hard is None:

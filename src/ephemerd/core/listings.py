@@ -74,7 +74,6 @@ def _found(t: Turn, found: FoundEnvironment, host: str) -> bool:
             return False
         if row.cleanup:
             return False
-        t.drop_runner(row)
         _adopt(t, found, host, registration=row.registration, order=row.order)
         return True
     if row.environment is None:
@@ -167,8 +166,6 @@ def _absent(t: Turn, host: str, present: dict[RunnerId, None]) -> bool:
     for row in _of_host(t, host):
         if row.id in present or not _has_environment(row):
             continue
-        if row.environment is not None and row.started is not None and row.started >= t.now:
-            continue
         if row.absent is None:
             t.change_runner(row, absent=t.now)
             again = True
@@ -179,8 +176,8 @@ def _absent(t: Turn, host: str, present: dict[RunnerId, None]) -> bool:
             again = True
         else:
             t.note("warning", "an environment is gone without a word", runner=row.id)
-            left = row.registration is not None and row.hard is None and row.fence.accepted is None
-            lifecycle.end(t, replace(row, unregister=left, absent=None), "its environment was lost")
+            left = lifecycle.still_registered(row)
+            lifecycle.end(t, replace(row, unregister=left), "its environment was lost")
     return again
 
 

@@ -117,9 +117,9 @@ def over(t: Turn, row: Runner, via: str) -> Runner:
     """The runner's one job is over by its log, an event or a read: it should leave by itself now."""
     if row.over is None:
         row = replace(row, over=t.now, over_via=via)
-    elif row.over_via == "log" and via != "log":
+    elif row.over_via == "log":
         row = replace(row, over_via=via)
-    if row.state is not RunnerState.FINISHING and RunnerState.FINISHING in RUNNER_EDGES[row.state]:
+    if RunnerState.FINISHING in RUNNER_EDGES[row.state]:
         row = move_runner(row, RunnerState.FINISHING, t.now)
     return t.put_runner(row)
 
@@ -134,8 +134,8 @@ def named(t: Turn, row: Runner, job: Job, *, over: bool, told: Told) -> None:
         return
     if row.job is not None and not over and job.status is not JobStatus.RUNNING:
         return
-    another = row.job is not None and row.job != job.key and job.status is JobStatus.RUNNING
-    if row.job is None or (row.job != job.key and not over):
+    another = row.job is not None
+    if row.job is None or not over:
         row = t.put_runner(replace(row, job=job.key, consumes=False))
     if row.state in FINAL:
         return

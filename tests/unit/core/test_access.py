@@ -404,3 +404,59 @@ def test_an_answer_vouches_for_its_scope_and_a_missing_run_does_not() -> None:
     world.now += MINUTE
     answer(world, None, fault=Fault(Remedy.RETRY, "timed out"))
     assert world.core.state.scope(ORG).silent == world.now
+
+
+def test_a_run_that_is_not_found_does_not_vouch_for_its_scope() -> None:
+    """A token that may not see it is told the same."""
+    world = guarded()
+    world.queued(1, run_id=7)
+    before = world.core.state.scope(ORG).answered
+    world.now += MINUTE
+    answer(world, None, missing=True)
+    assert world.core.state.scope(ORG).answered == before
+
+
+def test_what_is_served_after_all_is_not_told_as_refused() -> None:
+    world = guarded()
+    world.queued(1, run_id=7, origin=FORK)
+    allowed = replace(world.setup, access=(Access("github", forks=("acme/app",)),))
+    world.feed(ev.Reconfigured("ann", allowed))
+    assert world.job(1).refused == ""
+    assert world.notes.count("a job is not served") == 1
+    assert [name for name in world.core.state.counters if name.startswith("jobs_refused_total")] == [
+        "jobs_refused_total|reason=fork"
+    ]
+
+
+def test_a_run_is_asked_about_for_its_other_jobs_when_the_one_that_asked_is_over() -> None:
+    world = guarded()
+    world.queued(1, 2, run_id=7)
+    question = world.last(cm.LookUpRun)
+    world.completed(question.job.id, run_id=7)
+    world.feed(ev.RunLookedUp(question.job, question.token, None, fault=Fault(Remedy.REFUSED, "not today")))
+    (again,) = of(world.wait(31 * SECOND), cm.LookUpRun)
+    assert again.job == key(2)
+
+
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [(Origin(fork=False), Origin(public=False)), (Origin(public=False), Origin(fork=False))],
+)
+def test_what_is_known_of_a_run_is_put_together_from_two_of_its_jobs(known: Origin, told: Origin) -> None:
+    world = guarded()
+    world.told(report(1, S.IN_PROGRESS, run_id=7, origin=known))
+    world.queued(2, run_id=7, origin=told)
+    assert (world.count(cm.LookUpRun), world.count(cm.Register)) == (0, 1)
+
+
+def test_a_job_whose_labels_are_those_of_a_pool_of_another_repository_costs_no_question() -> None:
+    world = guarded(pool(), pool("gpu", scope=LIB, labels=("gpu", *LABELS)))
+    world.queued(1, run_id=7, labels=("gpu",))
+    assert world.sent == []
+    assert world.job(1).refused == ""
+
+
+def test_the_reason_speaks_of_forks_only_where_there_is_one() -> None:
+    world = guarded(branches=("main",))
+    world.queued(1, run_id=7, origin=replace(OWN, branch="wip"))
+    assert why(world, 1) == "refused: forge.github.branches does not allow the branch 'wip'"

@@ -8,13 +8,16 @@ import pytest
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
+from ephemerd.domain.access import Access
 from ephemerd.domain.errors import Fault, Remedy
+from ephemerd.domain.exits import REFUSED_VERSION
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus
 from ephemerd.domain.permit import Warrant
 from ephemerd.domain.pool import FenceKind, Host, Policy, Setup
 from ephemerd.domain.runner import RunnerState
 from ephemerd.domain.verdict import Sign
+from tests.unit.core import build
 from tests.unit.core.world import APP, GPU, HOUR, LIB, MINUTE, SECOND, World, key, of, pool, report, seen
 
 S = RunnerState
@@ -426,3 +429,221 @@ def test_a_look_that_was_answered_is_no_open_question() -> None:
     world.probed(world.last(cm.ProbeRunner))
     assert world.runner(name).asked is None
     assert world.runner(name).seen_after_start
+
+
+# -- what a life takes over from the one before --------------------------------------------------------
+
+
+def idle_spare(world: World) -> RunnerId:
+    """A listener without a job, seen by probe and listing in this life, which heard of no job yet."""
+    (name,) = world.listening(1)
+    world.lists = False
+    world.restart(down=SECOND)
+    world.completed(1, how="cancelled")
+    for command in of(world.sent, cm.ProbeRunner):
+        world.probed(command)
+    world.feed(ev.EnvironmentsListed("here", (world.environments[name],), True))
+    return name
+
+
+@pytest.mark.parametrize("lists", [True, False])
+def test_everything_is_listed_again_whatever_the_earlier_life_had_asked(lists: bool) -> None:
+    """Its listings were just answered, or are out and will be answered to nobody."""
+    world = World(lists=lists)
+    world.wait(SECOND)
+    step = world.restart(down=SECOND)
+    assert step.commands[:3] == (cm.ListEnvironments("here"), cm.ListJobs(APP), cm.ListRegistrations(APP))
+
+
+@pytest.mark.parametrize("remedy", [Remedy.RETRY, Remedy.DENIED])
+def test_a_scope_that_was_in_trouble_is_tried_by_the_next_life_at_once(remedy: Remedy) -> None:
+    world = World()
+    world.feed(ev.JobsListed(APP, 0, Fault(remedy, "no")))
+    world.lists = False
+    assert cm.ListJobs(APP) in world.restart(down=SECOND).commands
+    assert (world.core.state.scope(APP).silent, world.core.state.scope(APP).denied_until > world.now) == (
+        None,
+        remedy is Remedy.DENIED,
+    )
+
+
+def test_a_listing_of_jobs_of_an_earlier_life_ends_no_rest() -> None:
+    """What was queued while nobody was there is not known yet: one who listens may be wanted for it."""
+    world = World(pool(surplus_grace=0))
+    name = idle_spare(world)
+    world.wait(20 * MINUTE)
+    assert world.runner(name).gate is None
+    world.feed(ev.JobsListed(APP, 0))
+    world.wait(MINUTE)
+    assert world.runner(name).gate is not None
+
+
+def test_one_that_was_being_looked_up_is_looked_into_at_once() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.wait(30 * SECOND)
+    assert world.runner(name).asked is not None
+    step = world.restart(down=SECOND)
+    assert [command.runner for command in of(step.commands, cm.ProbeRunner)] == [name]
+
+
+def test_a_question_about_a_job_that_nobody_will_answer_is_none() -> None:
+    """A slot was reserved until its answer, and the host has none any more."""
+    world = World(slots=1)
+    (name,) = world.listening(9)
+    world.in_progress(9, name)
+    world.queued(1)
+    world.wait(61 * SECOND)
+    world.exited(name)
+    assert (world.job(1).asking, world.job(1).pool) == ("confirm", "small")
+    world.lists = False
+    world.restart(setup=Setup((pool(),), (Host("here", 0),), Policy()))
+    assert (world.job(1).asking, world.job(1).asked, world.job(1).pool) == ("", None, "")
+    assert world.core.state.index.reserved == {}
+
+
+def test_a_registration_that_was_to_be_taken_back_is_so_without_a_pause() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.exited(name)
+    assert world.runner(name).fence.retry > world.now
+    step = world.restart(down=SECOND)
+    assert [command.intent.runner for command in of(step.commands, cm.Deregister)] == [name]
+
+
+def test_remains_whose_removal_was_due_meanwhile_are_removed_at_the_start() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    world.exited(name)
+    assert world.runner(name).cleanup
+    step = world.restart(down=10 * MINUTE)
+    assert [command.permit.runner for command in of(step.commands, cm.Destroy)] == [name]
+
+
+def test_whose_job_it_was_is_asked_at_the_start_where_that_was_due_meanwhile() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.WORKER)
+    world.exited(name)
+    world.destroyed(world.last(cm.Destroy))
+    assert world.runner(name).consumes
+    sent, world.lists = len(world.sent), False
+    world.restart(down=10 * MINUTE)
+    world.feed(ev.JobsListed(APP, 0))
+    assert key(1) in [command.job for command in of(world.sent[sent:], cm.LookUpJob)]
+
+
+def test_a_registration_without_a_runner_is_looked_up_at_the_start_where_that_was_due_meanwhile() -> None:
+    world = World()
+    stray = ev.FoundRegistration("eph-s1-e0-7", 300, busy=False, online=True)
+    world.feed(ev.RegistrationsListed(APP, (stray,)))
+    step = world.restart(down=10 * MINUTE)
+    assert [command.runner for command in of(step.commands, cm.LookUpRunner)] == [stray.name]
+
+
+def test_a_row_whose_time_runs_out_at_the_very_start_is_dropped() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    world.completed(1, name)
+    world.registrations.clear()
+    world.exited(name)
+    world.destroyed(world.last(cm.Destroy))
+    world.restart(down=HOUR)
+    assert not world.knows(name)
+
+
+# -- what a reboot ends, and what it does not ----------------------------------------------------------
+
+
+def test_a_restart_of_the_daemon_alone_ends_nothing_that_was_abandoned() -> None:
+    """It still runs, and still stops its host."""
+    world = build.World()
+    name = world.abandoned()
+    world.restart()
+    assert world.state(name) == "abandoned"
+    assert world.core.state.index.abandoned == {"local": 1}
+
+
+def test_what_was_abandoned_is_tidied_up_after_a_reboot() -> None:
+    world = build.World()
+    name = world.abandoned()
+    assert not world.row(name).cleanup
+    step = world.restart(same_boot=False)
+    (destroy,) = of(step.commands, cm.Destroy)
+    assert (destroy.permit.runner, destroy.permit.warrant) == (name, Warrant.ENDED)
+    assert world.state(name) == "gone"
+
+
+def test_a_reboot_ends_nothing_twice() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    world.exited(name)
+    before = world.runner(name)
+    assert before.cleanup
+    world.restart(same_boot=False)
+    assert (world.runner(name).state, world.runner(name).ending) == (S.GONE, before.ending)
+
+
+@pytest.mark.parametrize("heard", [False, True])
+def test_a_reboot_does_not_end_what_was_never_told_to_have_started(heard: bool) -> None:
+    """Where it was started after all, a listing shows it; else its limit, or two listings, end it."""
+    world = World(lists=False)
+    (name,) = world.planned(1)
+    world.registered(name)
+    if heard:
+        world.sign(name, Sign.LISTENING)
+    before = world.runner(name).state
+    world.restart(same_boot=False)
+    assert world.runner(name).state is before
+
+
+# -- the configuration, once more ----------------------------------------------------------------------
+
+
+def test_a_pool_that_comes_back_is_served_again() -> None:
+    world = World(pool(), pool("big", labels=GPU))
+    both = world.setup
+    world.restart(setup=Setup((pool(),), both.hosts, Policy()))
+    world.restart(setup=both)
+    assert world.core.state.pools["big"].configured
+    assert len(world.planned(1, labels=GPU)) == 1
+
+
+def test_a_version_that_was_refused_is_tried_by_the_next_life() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.exited(name, REFUSED_VERSION)
+    assert world.core.state.pools["small"].refused is not None
+    step = world.restart(down=SECOND)
+    row = world.core.state.pools["small"]
+    assert (row.refused, row.exits, row.why) == (None, 0, "")
+    assert len(of(step.commands, cm.Register)) == 1
+
+
+def test_the_rows_alone_give_the_configuration_and_the_next_moment() -> None:
+    """A core can be made anew between any two events, before it is told of a configuration."""
+    world = World()
+    access = (Access("github", repositories=("acme/*",)), Access("a-forge", most=1))
+    world.boot(setup=Setup((pool(),), world.setup.hosts, Policy(settle=1), access=access))
+    again = world.reborn()
+    assert again.state.setup.access == world.core.state.setup.access
+    assert again.state.policy.settle == 1
+    assert again.next_wake() == world.core.next_wake() == world.now + MINUTE
+
+
+def test_what_waits_is_judged_by_the_policy_of_the_next_life() -> None:
+    world = World(pool(max_concurrent=0))
+    world.queued(1)
+    closed = Setup((pool(),), world.setup.hosts, Policy(), access=(Access("github", denied=("acme/app",)),))
+    step = world.restart(setup=closed)
+    assert world.job(1).refused == "repository"
+    assert of(step.commands, cm.Register) == []
+
+
+def test_what_is_counted_by_pool_begins_at_nought() -> None:
+    """A rate of what never happened is nought, not missing."""
+    counters = World().core.state.counters
+    assert counters["dispatches_total|pool=small"] == counters["wasted_dispatches_total|pool=small"] == 0

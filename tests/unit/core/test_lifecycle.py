@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.core.health import assess
 from ephemerd.domain.errors import Fault, Remedy
+from ephemerd.domain.exits import REFUSED_VERSION
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus, JobReport
 from ephemerd.domain.permit import Warrant
 from ephemerd.domain.pool import FenceKind
-from ephemerd.domain.runner import FenceAnswer, RunnerState
+from ephemerd.domain.runner import FenceAnswer, GatePhase, RunnerState
 from ephemerd.domain.verdict import Sign
+from tests.unit.core import build
 from tests.unit.core.world import APP, HOUR, LABELS, MINUTE, NO_ANSWER, SECOND, World, key, of, pool, seen
 
 S = RunnerState
@@ -873,3 +877,400 @@ def test_an_answer_to_an_older_look_up_changes_nothing() -> None:
     before = world.runner(name)
     world.feed(ev.RunnerLookedUp(name, command.token + 1, busy=True, connected=True))
     assert world.runner(name) == before
+
+
+# -- what an exit leaves to be done --------------------------------------------------------------------
+
+
+def missed(world: World) -> None:
+    """A complete listing shows nothing of what runs here."""
+    world.now += SECOND
+    world.feed(ev.EnvironmentsListed("here", (), complete=True))
+
+
+def test_what_is_gone_without_a_word_is_said_to_be() -> None:
+    world = World(lists=False)
+    (name,) = world.listening(1)
+    missed(world)
+    world.exited(name, None)
+    assert "an environment is gone without a word" in world.notes
+
+
+def test_remains_that_were_to_be_removed_are_so_although_no_listing_shows_them() -> None:
+    """Its leftovers were being ended; that a listing misses it takes neither its story nor its folder away."""
+    world = World(lists=False)
+    (name,) = world.listening(1)
+    world.exited(name, 0, leftovers=1)
+    before = world.runner(name).ending
+    missed(world)
+    (destroy,) = of(world.exited(name, None).commands, cm.Destroy)
+    assert destroy.permit.environment == f"env-{name}"
+    row = world.runner(name)
+    assert (row.state, row.cleanup, row.ending) == (S.GONE, True, before)
+    assert "processes behind" in before
+
+
+def test_an_exit_with_leftovers_is_no_loss_when_its_end_is_told_without_a_code() -> None:
+    """A listing had missed it; the exit was proven since, so that nothing of it is lost without a word."""
+    world = World(lists=False)
+    (name,) = world.listening(1)
+    missed(world)
+    world.exited(name, None, leftovers=1)
+    assert world.runner(name).absent is None
+    world.exited(name, None)
+    assert "an environment is gone without a word" not in world.notes
+
+
+def test_remains_are_removed_at_the_exit_although_the_runner_was_to_be_left_alone_for_a_while() -> None:
+    """A veto keeps rules away from a runner for up to a minute; there is nobody to be left alone any more."""
+    world = build.World()
+    name = world.running()
+    world.kill(name)
+    world.probed(name, build.BUSY)
+    assert world.row(name).vetoed_until > world.now
+    (destroy,) = of(world.exits(name).commands, cm.Destroy)
+    assert destroy.permit.warrant is Warrant.ENDED
+
+
+def test_leftovers_told_twice_are_ended_under_one_permit() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    assert len(of(world.exited(name, 0, leftovers=2).commands, cm.Destroy)) == 1
+    assert world.exited(name, 0, leftovers=1).commands == ()
+    assert world.runner(name).state is S.RETIRING
+
+
+def test_leftovers_of_one_that_is_looked_at_once_more_are_ended_at_once() -> None:
+    """Its permit had lapsed, and the second look at it was out: the exit proves more than that could."""
+    world = build.World()
+    name = world.retiring()
+    world.handle(ev.DestroyFailed(name, f"env-{name}", Fault(Remedy.REFUSED, "the permit has expired")))
+    assert world.gate(name).phase is GatePhase.REPROBING
+    (destroy,) = of(world.exits(name, 0, leftovers=1).commands, cm.Destroy)
+    assert (destroy.permit.warrant, world.row(name).gate) == (Warrant.ENDED, None)
+
+
+def test_leftovers_of_one_that_was_just_nominated_end_its_pass_through_the_gate() -> None:
+    """The answer to its probe comes too late to matter, and its slot is given back within the limit."""
+    world = build.World()
+    name = world.at_gate()
+    token = world.gate(name).token
+    world.exits(name, 0, leftovers=1)
+    assert (world.state(name), world.row(name).gate) == ("retiring", None)
+    world.handle(ev.Probed(name, token, build.IDLE))
+    world.wait(70 * SECOND)
+    assert world.state(name) == "abandoned"
+
+
+def test_by_which_rule_one_is_destroyed_can_be_read_after_its_listener_left() -> None:
+    world = build.World()
+    name = world.retiring()
+    world.exits(name, 0, leftovers=1)
+    assert (world.state(name), world.rules(name)) == ("retiring", "surplus")
+
+
+# -- registrations that are left -----------------------------------------------------------------------
+
+
+def forced(fence: FenceAnswer = FenceAnswer.NO_ANSWER) -> tuple[build.World, RunnerId]:
+    """A person had a listener ended by force, and the forge did not say whether it was deregistered."""
+    world = build.World()
+    name = world.listening()
+    world.kill(name, force=True)
+    world.probed(name)
+    world.fenced(name, fence, NO_ANSWER if fence is FenceAnswer.NO_ANSWER else None)
+    world.wait(1)
+    world.probed(name)
+    assert world.state(name) == "retiring"
+    return world, name
+
+
+def taken_back(world: build.World, name: RunnerId) -> list[cm.Deregister]:
+    """Return the requests of the next minutes, of which the first is the one of the gate."""
+    world.vouch()
+    world.wait(2 * MINUTE)
+    return world.commands(cm.Deregister, name)[1:]
+
+
+def test_a_registration_of_which_nothing_was_heard_is_taken_back_when_its_runner_is_destroyed() -> None:
+    world, name = forced()
+    world.destroyed(name)
+    assert taken_back(world, name)
+
+
+def test_a_registration_of_which_nothing_was_heard_is_taken_back_when_its_runner_is_abandoned() -> None:
+    world, name = forced()
+    world.handle(ev.DestroyFailed(name, f"env-{name}", BROKEN))
+    assert world.state(name) == "abandoned"
+    assert taken_back(world, name)
+
+
+def test_a_registration_that_was_not_found_twice_is_not_asked_for_again() -> None:
+    world = build.World(answers=False)
+    name = world.listening()
+    world.environments()
+    for _ in range(2):
+        not_found(world, name)
+        world.wait(MINUTE + SECOND)
+    assert world.row(name).fence.missing_again is not None
+    asked = len(world.commands(cm.Deregister, name))
+    world.exits(name)
+    world.wait(2 * MINUTE)
+    assert len(world.commands(cm.Deregister, name)) == asked
+
+
+def test_an_answer_to_a_registration_shows_that_the_forge_is_there() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
+    assert world.core.state.scope(APP).silent is not None
+    world.registered(name)
+    assert world.core.state.scope(APP).silent is None
+
+
+def test_an_age_counts_from_the_registration_and_not_from_the_plan() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    world.now += 20 * SECOND
+    world.registered(name)
+    assert world.runner(name).started == world.now
+
+
+# -- a host that is listed out of turn -----------------------------------------------------------------
+
+
+def test_a_listing_that_is_never_answered_is_asked_for_again_although_a_start_returned_too_late() -> None:
+    world = World(lists=False)
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.sign(name, Sign.LISTENING)
+    assert world.core.state.hosts["here"].asked is not None
+    world.feed(ev.StartFailed(name, NO_ANSWER))
+    assert len(of(world.wait(5 * MINUTE), cm.ListEnvironments)) == 1
+
+
+# -- what cannot be ended ------------------------------------------------------------------------------
+
+
+def test_remains_that_could_not_be_removed_are_not_tried_again_in_the_same_breath() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    (destroy,) = of(world.exited(name, None).commands, cm.Destroy)
+    step = world.feed(ev.DestroyFailed(name, destroy.permit.environment, BROKEN))
+    assert of(step.commands, cm.Destroy) == []
+
+
+@pytest.mark.parametrize(("after", "again"), [(10 * SECOND - 1, False), (10 * SECOND, True)])
+def test_a_permit_for_leftovers_is_given_again_only_when_it_had_lapsed(after: int, again: bool) -> None:
+    world = World()
+    (name,) = world.listening(1)
+    (destroy,) = of(world.exited(name, 0, leftovers=2).commands, cm.Destroy)
+    world.now += after
+    lapsed = Fault(Remedy.REFUSED, "the permit is expired or from another process life")
+    sent = of(world.feed(ev.DestroyFailed(name, destroy.permit.environment, lapsed)).commands, cm.Destroy)
+    assert (len(sent), world.runner(name).state) == ((1, S.RETIRING) if again else (0, S.ABANDONED))
+    assert ["lapsed" in command.permit.evidence[0].detail for command in sent] == [True] * len(sent)
+
+
+def test_leftovers_that_would_not_die_are_abandoned_however_late_that_is_told() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    (destroy,) = of(world.exited(name, 0, leftovers=2).commands, cm.Destroy)
+    world.now += 30 * SECOND
+    step = world.feed(ev.DestroyFailed(name, destroy.permit.environment, BROKEN))
+    assert (of(step.commands, cm.Destroy), world.runner(name).state) == ([], S.ABANDONED)
+
+
+def test_an_environment_that_would_not_die_under_its_permit_is_abandoned_at_once() -> None:
+    world = build.World()
+    name = world.retiring()
+    world.handle(ev.DestroyFailed(name, f"env-{name}", BROKEN))
+    assert (world.state(name), world.row(name).gate) == ("abandoned", None)
+
+
+def test_how_one_was_ended_is_told_although_it_was_abandoned_first() -> None:
+    world = build.World()
+    name = world.retiring()
+    before = world.row(name).ending
+    assert before.startswith("surplus: ")
+    world.wait(70 * SECOND)
+    world.destroyed(name)
+    assert (world.state(name), world.row(name).ending) == ("gone", before)
+
+
+# -- answers to look-ups -------------------------------------------------------------------------------
+
+
+def test_one_whose_registration_is_not_known_is_not_looked_up() -> None:
+    world = World()
+    stray = RunnerId("eph-s1-e0-7")
+    world.environments[stray] = ev.FoundEnvironment(stray, "env-stray", "small", ended=False)
+    world.feed(ev.EnvironmentsListed("here", (world.environments[stray],), complete=True))
+    world.probed(world.last(cm.ProbeRunner))
+    world.sign(stray, Sign.LISTENING)
+    world.queued(1)
+    world.wait(50 * SECOND)
+    assert (world.runner(stray).state, world.runner(stray).registration) == (S.LISTENING, None)
+    assert of(world.sent, cm.LookUpRunner) == []
+
+
+def test_nobody_is_looked_up_while_the_forge_limits_our_requests() -> None:
+    world = World()
+    world.listening(1)
+    world.feed(ev.ScopeAnswered(APP, limited_until=world.now + 5 * MINUTE))
+    assert of(world.wait(5 * MINUTE - 1), cm.LookUpRunner) == []
+    assert len(of(world.wait(1), cm.LookUpRunner)) == 1
+
+
+def unprobed(**changes: Any) -> build.World:
+    return build.World(build.pool(probes=False, **changes), answers=False)
+
+
+def test_an_older_look_up_that_is_answered_at_last_is_no_busy_flag() -> None:
+    """The gate asks for itself; what was asked before is older than its question."""
+    world = unprobed(surplus_grace=MINUTE)
+    name = world.listening()
+    world.list_jobs()
+    world.wait(30 * SECOND)
+    (older,) = world.commands(cm.LookUpRunner, name)
+    world.discharge(name)
+    world.wait(MINUTE)
+    assert world.gate(name).phase is GatePhase.ASKING
+    world.handle(ev.RunnerLookedUp(name, older.token, busy=False, connected=True))
+    assert world.gate(name).phase is GatePhase.ASKING
+    assert world.row(name).untaken == world.now
+
+
+def test_a_busy_flag_that_is_told_twice_is_one_answer() -> None:
+    """A forge that has no fence: the settling begins at the first answer, and not anew at the second."""
+    world = unprobed(fence=FenceKind.NONE)
+    name = world.spare()
+    world.list_jobs()
+    world.wait(10 * MINUTE)
+    question = world.commands(cm.LookUpRunner, name)[-1]
+    assert world.gate(name).phase is GatePhase.ASKING
+    answer = ev.RunnerLookedUp(name, question.token, busy=False, connected=True)
+    world.handle(answer)
+    before = world.gate(name)
+    assert before.phase is GatePhase.SETTLING
+    world.now += SECOND
+    world.handle(answer)
+    assert world.gate(name) == before
+
+
+def test_a_registration_that_is_gone_need_not_be_taken_back() -> None:
+    """It was looked up while it listened, and ended while the forge limited our requests."""
+    world = World()
+    name, question = looked_up(world)
+    world.feed(ev.ScopeAnswered(APP, limited_until=world.now + MINUTE))
+    world.exited(name)
+    assert world.runner(name).unregister
+    world.feed(ev.ScopeAnswered(APP))
+    world.feed(ev.RunnerLookedUp(name, question.token, missing=True))
+    assert not world.runner(name).unregister
+    assert [c for c in of(world.wait(5 * MINUTE), cm.Deregister) if c.intent.runner == name] == []
+
+
+def test_a_registration_that_was_found_between_two_misses_is_not_missed_twice() -> None:
+    """Two misses in a row let a runner go without its fence; one that is there meanwhile is not gone."""
+    world = build.World(answers=False)
+    name = world.listening()
+    world.environments()
+    world.wait(30 * SECOND)
+    (question,) = world.commands(cm.LookUpRunner, name)
+    not_found(world, name)
+    assert world.row(name).fence.missing == world.now
+    world.handle(ev.RunnerLookedUp(name, question.token, busy=False, connected=True))
+    world.wait(2 * MINUTE)
+    not_found(world, name)
+    fence = world.row(name).fence
+    assert (fence.missing, fence.missing_again) == (world.now, None)
+
+
+def not_found(world: build.World, name: RunnerId) -> None:
+    """A person wants a runner ended, and the forge does not find what it is to deregister."""
+    world.kill(name)
+    world.probed(name)
+    world.vouch()
+    world.fenced(name, FenceAnswer.NOT_FOUND)
+
+
+def test_a_registration_that_was_missed_twice_and_is_found_again_counts_from_the_beginning() -> None:
+    world = build.World(answers=False)
+    name = world.listening()
+    world.environments()
+    for _ in range(2):
+        not_found(world, name)
+        world.wait(MINUTE + SECOND)
+    assert world.row(name).fence.missing_again is not None
+    world.probed(name, build.BUSY)
+    world.wait(2 * MINUTE)
+    question = world.commands(cm.LookUpRunner, name)[-1]
+    world.handle(ev.RunnerLookedUp(name, question.token, busy=False, connected=True))
+    assert (world.row(name).fence.missing, world.row(name).fence.missing_again) == (None, None)
+
+
+def test_one_that_was_lost_and_is_found_again_is_not_spent() -> None:
+    """It was not found twice; a job was offered to it all the same, and the look that followed found it."""
+    world = build.World(answers=False)
+    name = world.listening()
+    world.environments()
+    for _ in range(2):
+        world.vouch()
+        world.wait(MINUTE)
+        question = world.commands(cm.LookUpRunner, name)[-1]
+        world.vouch()
+        world.handle(ev.RunnerLookedUp(name, question.token, missing=True))
+    assert world.row(name).lost_again == world.now
+    assert world.rules(name) == "spent"
+    world.sign(name, Sign.OFFERED)
+    world.probed(name, build.report(offered_at=world.now))
+    world.wait(2 * MINUTE)
+    question = world.commands(cm.LookUpRunner, name)[-1]
+    world.handle(ev.RunnerLookedUp(name, question.token, busy=False, connected=True))
+    assert (world.row(name).lost, world.row(name).lost_again) == (None, None)
+    world.wait(14 * MINUTE)
+    assert world.state(name) == "listening"
+    assert world.counter("nominations_total|rule=spent") == 1
+
+
+def test_a_registration_that_leaked_is_counted_when_it_is_given_up() -> None:
+    world = World()
+    stray = ev.FoundRegistration("eph-s1-e0-7", 300, busy=False, online=True)
+    world.feed(ev.RegistrationsListed(APP, (stray,)))
+    (question,) = of(world.wait(MINUTE), cm.LookUpRunner)
+    world.feed(ev.RunnerLookedUp(question.runner, question.token, busy=False, connected=False))
+    assert world.counter("nominations_total|rule=leaked") == 1
+
+
+# -- a pool that rests ---------------------------------------------------------------------------------
+
+
+def test_a_runner_that_left_for_its_version_ended_without_a_job() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.exited(name, REFUSED_VERSION)
+    assert ended_without_a_job(world) == 1
+    assert str(REFUSED_VERSION) in world.core.state.pools["small"].left
+
+
+def test_an_application_that_is_there_again_ends_the_count_of_failures() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.feed(ev.StartFailed(name, BROKEN))
+    world.feed(ev.ApplicationTold("small", missing="it is being fetched"))
+    world.feed(ev.ApplicationTold("small"))
+    assert world.core.state.pools["small"].failures == 0
+    assert "the runner application of a pool is there" in world.notes
+
+
+def test_a_core_made_from_the_rows_wakes_when_a_pool_may_try_again() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.deregistered(of(world.feed(ev.StartFailed(name, BROKEN)).commands, cm.Deregister)[0])
+    until = world.core.state.pools["small"].not_before
+    assert world.core.next_wake() == until
+    assert world.reborn().next_wake() == until

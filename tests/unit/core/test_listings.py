@@ -460,3 +460,367 @@ def test_a_line_of_a_listing_confirms_a_job_that_runs() -> None:
     assert world.job(1).confirmed == world.now - MINUTE
     world.feed(ev.JobsRead(APP, (said,)))
     assert world.job(1).confirmed == world.now
+
+
+# -- when a host is listed again -----------------------------------------------------------------------
+
+
+def surroundings(world: World) -> None:
+    """Answer what was asked when the process life began."""
+    world.feed(ev.JobsListed(APP, 0))
+    world.feed(ev.RegistrationsListed(APP, ()))
+
+
+def relisted(world: World, ms: int) -> int:
+    """Return how often the host is listed within so many ms, while no listing is answered."""
+    return len(of(world.wait(ms), cm.ListEnvironments))
+
+
+def followed() -> tuple[World, RunnerId, ev.FoundEnvironment]:
+    """One works since a while; whoever follows it will tell its end."""
+    world = World(lists=False)
+    surroundings(world)
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    world.now += SECOND
+    return world, name, world.environments[name]
+
+
+def test_a_listing_that_shows_what_is_known_is_followed_by_the_next_in_its_time() -> None:
+    world, _, known = followed()
+    listed(world, known)
+    assert relisted(world, 4 * MINUTE) == 0
+
+
+def test_an_end_that_is_only_listed_brings_no_listing_nearer() -> None:
+    world, _, known = followed()
+    listed(world, replace(known, ended=True, code=0))
+    assert relisted(world, 4 * MINUTE) == 0
+
+
+def test_remains_bring_no_listing_nearer() -> None:
+    world, name, known = followed()
+    world.exited(name)
+    listed(world, replace(known, ended=True, code=0))
+    listed(world, known)
+    world.destroyed(world.last(cm.Destroy))
+    listed(world, replace(known, ended=True, code=0))
+    assert relisted(world, 4 * MINUTE) == 0
+
+
+def test_what_cannot_have_started_yet_brings_no_listing_nearer() -> None:
+    world = World(lists=False)
+    surroundings(world)
+    (name,) = world.planned(1)
+    listed(world, found(name))
+    assert relisted(world, 50 * SECOND) == 0
+
+
+def test_what_was_abandoned_and_has_ended_brings_no_listing_nearer() -> None:
+    world, _ = given_up()
+    (name,) = world.environments
+    listed(world, replace(world.environments[name], ended=True, code=137))
+    assert relisted(world, 3 * MINUTE) == 0
+
+
+def test_what_is_not_known_has_its_host_listed_again_within_a_minute_whatever_else_is_there() -> None:
+    """It goes only when it was seen twice."""
+    world, _, known = followed()
+    listed(world, found(), known)
+    assert relisted(world, MINUTE) == 1
+
+
+def test_what_came_back_has_its_host_listed_again_within_a_minute() -> None:
+    world, name, known = followed()
+    world.exited(name)
+    world.destroyed(world.last(cm.Destroy))
+    listed(world, known)
+    assert (world.runner(name).state, relisted(world, MINUTE)) == (S.STUCK, 1)
+
+
+def test_an_end_that_nobody_in_this_life_had_followed_has_its_host_listed_again_within_a_minute() -> None:
+    world, _, known = followed()
+    world.restart(down=SECOND)
+    surroundings(world)
+    listed(world, replace(known, ended=True, code=0))
+    assert relisted(world, MINUTE) == 1
+
+
+def test_a_host_is_listed_again_within_a_minute_as_long_as_something_is_missed() -> None:
+    world, _, _ = followed()
+    for _ in range(3):
+        listed(world)
+        assert relisted(world, MINUTE) == 1
+
+
+def test_a_listing_that_is_not_answered_is_asked_for_again_after_two_minutes() -> None:
+    """However often it would be due; and not before, while it is out."""
+    world = World(policy=Policy(reconcile_every=MINUTE), lists=False)
+    assert relisted(world, 2 * MINUTE - 1) == 0
+    assert relisted(world, 1) == 1
+
+
+def test_only_the_hosts_that_are_configured_are_listed() -> None:
+    hosts = (Host("here", 2), Host("there", 2))
+    world = World(pool(), hosts=hosts)
+    step = world.restart(setup=Setup((pool(),), hosts[:1], world.setup.policy))
+    assert of(step.commands, cm.ListEnvironments) == [cm.ListEnvironments("here")]
+
+
+# -- what is watched -----------------------------------------------------------------------------------
+
+
+def test_what_this_life_started_is_not_watched_once_more_when_it_is_listed() -> None:
+    world, _, known = followed()
+    assert of(listed(world, known), cm.WatchRunner) == []
+
+
+def test_what_an_earlier_life_started_is_watched_once() -> None:
+    world, name, known = followed()
+    world.restart(down=SECOND)
+    for command in of(world.sent, cm.ProbeRunner):
+        world.probed(command, seen(workers=1))
+    assert len(of(listed(world, known), cm.WatchRunner)) == 1
+    assert of(listed(world, known), cm.WatchRunner) == []
+    assert world.runner(name).state is S.RUNNING
+
+
+def test_what_the_first_listing_of_a_life_missed_is_watched_when_it_is_found() -> None:
+    world, name, known = followed()
+    world.restart(down=SECOND)
+    listed(world)
+    assert of(listed(world, known), cm.WatchRunner) == [cm.WatchRunner(name, "small", f"env-{name}")]
+
+
+def test_one_that_was_being_destroyed_begins_one_pass_through_the_gate_however_often_it_is_listed() -> None:
+    world = build.World(answers=False)
+    world.environments()
+    world.list_jobs()
+    name = world.retiring()
+    world.restart()
+    assert len(of(world.environments().commands, cm.ProbeRunner)) == 1
+    assert of(world.environments().commands, cm.ProbeRunner) == []
+    assert world.gate(name).evidence[0].detail == "this process life began while it was being destroyed"
+
+
+def test_leftovers_that_outlived_a_life_and_would_not_die_are_ended_no_more_by_a_listing() -> None:
+    world, name, known = followed()
+    world.exited(name, leftovers=1)
+    world.restart(down=SECOND)
+    (destroy,) = of(listed(world, known), cm.Destroy)
+    assert "when this process life began" in destroy.permit.evidence[0].detail
+    world.wait(70 * SECOND)
+    assert world.runner(name).state is S.ABANDONED
+    assert of(listed(world, known), cm.Destroy) == []
+    assert world.runner(name).state is S.ABANDONED
+
+
+# -- what ended, and what is missed --------------------------------------------------------------------
+
+
+def given_up() -> tuple[World, RunnerId]:
+    """The leftovers of one would not die."""
+    hosts = (Host("here", 4), Host("there", 4))
+    world = World(
+        pool(), pool("other", host="there", labels=(*build.LABELS, "other")), hosts=hosts, lists=False
+    )
+    surroundings(world)
+    for host in hosts:
+        world.feed(ev.EnvironmentsListed(host.name, (), True))
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    world.completed(1, name)
+    world.exited(name, leftovers=1)
+    world.wait(70 * SECOND)
+    assert world.runner(name).state is S.ABANDONED
+    return world, name
+
+
+def test_an_abandoned_environment_that_is_listed_as_ended_is_gone() -> None:
+    world, name = given_up()
+    sent = listed(world, replace(world.environments[name], ended=True, code=137))
+    row = world.runner(name)
+    assert (row.state, row.exit_code, world.core.state.index.abandoned) == (S.GONE, 137, {})
+    assert [command.permit.warrant for command in of(sent, cm.Destroy)] == [Warrant.ENDED]
+
+
+def test_an_abandoned_environment_is_missed_by_the_listings_of_its_own_host_alone() -> None:
+    world, name = given_up()
+    (other,) = world.listening(2, labels=(*build.LABELS, "other"))
+    world.in_progress(2, other)
+    world.completed(2, other)
+    world.exited(other, leftovers=1)
+    world.wait(70 * SECOND)
+    assert world.core.state.index.abandoned == {"here": 1, "there": 1}
+    for _ in range(2):
+        world.now += MINUTE
+        sent = listed(world)
+    assert [command.runner for command in of(sent, cm.WatchRunner)] == [name]
+    assert world.runner(other).absent is None
+
+
+def test_what_is_gone_is_missed_by_no_listing() -> None:
+    """Its host is looked through for what was abandoned there."""
+    world, name = given_up()
+    (gone,) = world.listening(2)
+    world.in_progress(2, gone)
+    world.exited(gone)
+    for _ in range(2):
+        world.now += MINUTE
+        sent = listed(world)
+    assert [command.runner for command in of(sent, cm.WatchRunner)] == [name]
+    assert world.runner(gone).absent is None
+
+
+def test_each_that_a_listing_misses_is_noticed_whoever_else_is_there() -> None:
+    world = World(lists=False)
+    first, second = world.listening(1, 2)
+    world.now += SECOND
+    listed(world, world.environments[first])
+    assert (world.runner(first).absent, world.runner(second).absent) == (None, world.now)
+
+
+def test_what_two_listings_miss_is_looked_for_directly_only_when_they_are_a_minute_apart() -> None:
+    world, _, _ = followed()
+    listed(world)
+    world.now += MINUTE - 1
+    assert of(listed(world), cm.WatchRunner) == []
+
+
+def never_started() -> tuple[World, RunnerId]:
+    """A start was under way when the daemon died; what it is called was never told."""
+    world = World(lists=False)
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.restart(down=SECOND)
+    return world, name
+
+
+def test_a_start_of_an_earlier_life_that_two_listings_miss_is_lost_and_its_registration_taken_back() -> None:
+    world, name = never_started()
+    listed(world)
+    world.now += MINUTE - 1
+    listed(world)
+    assert world.runner(name).state is S.STARTING
+    world.now += 1
+    sent = listed(world)
+    assert (world.runner(name).state, world.runner(name).ending) == (S.GONE, "its environment was lost")
+    assert [command.intent.runner for command in of(sent, cm.Deregister)] == [name]
+    assert "an environment is gone without a word" in world.notes
+
+
+def test_one_that_had_a_job_and_is_lost_keeps_its_registration_to_the_forge() -> None:
+    """The forge removes the registration together with the job."""
+    world, name = never_started()
+    world.in_progress(1, name)
+    for _ in range(2):
+        sent = listed(world)
+        world.now += MINUTE
+    assert world.runner(name).state is S.GONE
+    assert of(sent, cm.Deregister) == []
+
+
+def test_remains_of_which_no_name_was_told_are_removed_when_a_listing_names_them() -> None:
+    world = World(lists=False)
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.exited(name, 1)
+    assert (world.runner(name).cleanup, world.runner(name).environment) == (True, None)
+    (destroy,) = of(listed(world, found(name, ended=True, code=1)), cm.Destroy)
+    assert (destroy.permit.environment, destroy.permit.warrant) == (f"env-{name}", Warrant.ENDED)
+
+
+# -- registrations, once more --------------------------------------------------------------------------
+
+
+def test_what_is_not_known_is_said() -> None:
+    world = World()
+    listed(world, found())
+    assert "an environment that the store does not know is held on to" in world.notes
+    registrations(world, "eph-s1-old-8")
+    assert "a registration of ours has no runner" in world.notes
+
+
+def test_a_listing_of_registrations_that_got_no_answer_is_the_scopes_trouble() -> None:
+    world = World(lists=False)
+    world.feed(ev.RegistrationsListed(APP, (), NO_ANSWER))
+    assert world.core.state.scope(APP).silent == world.now
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_worker_that_the_list_shows_as_not_busy_is_counted_as_a_contradiction(busy: bool) -> None:
+    world, name, _ = followed()
+    world.sign(name, Sign.WORKER)
+    world.now += 2 * MINUTE
+    registrations(world, name, busy=busy)
+    assert world.counter("flag_contradictions_total|pool=small") == (0 if busy else 1)
+
+
+def test_a_registration_that_is_being_taken_back_is_no_leak() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.exited(name)
+    assert world.runner(name).unregister
+    registrations(world, name)
+    assert world.runner(name).leak is None
+
+
+def test_a_registration_that_is_left_by_one_that_had_a_job_goes_after_two_looks() -> None:
+    world = World(lists=False)
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    world.exited(name)
+    world.destroyed(world.last(cm.Destroy))
+    registrations(world, name)
+    first = world.now
+    world.now += 30 * SECOND
+    registrations(world, name)
+    assert world.runner(name).leak == first, "the minute counts from when it was first seen"
+    (question,) = of(world.wait(30 * SECOND), cm.LookUpRunner)
+    step = world.feed(ev.RunnerLookedUp(name, question.token, busy=False, connected=False))
+    assert [command.intent.runner for command in of(step.commands, cm.Deregister)] == [name]
+
+
+def test_a_registration_that_was_never_answered_is_learnt_from_the_list() -> None:
+    """Nobody could say whether its name exists; the list does, after its runner was given up."""
+    world = World(lists=False)
+    (name,) = world.planned(1)
+    world.wait(MINUTE)
+    world.feed(ev.NameLookedUp(name, None, Fault(Remedy.REFUSED, "not today")))
+    assert (world.runner(name).state, world.runner(name).registration) == (S.GONE, None)
+    registrations(world, name)
+    (question,) = of(world.wait(MINUTE), cm.LookUpRunner)
+    assert (question.runner, question.registration) == (name, 300)
+
+
+def test_a_list_gives_no_registration_to_one_whose_own_answer_is_still_to_come() -> None:
+    """Its credential comes with that answer alone."""
+    world = World()
+    (name,) = world.planned(1)
+    registrations(world, name)
+    assert (world.runner(name).state, world.runner(name).registration) == (S.REGISTERING, None)
+
+
+# -- jobs that a listing does not show -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("fault", "asked"), [(None, 1), (Fault(Remedy.REFUSED, "not today"), 0)])
+def test_a_job_that_a_listing_does_not_show_is_asked_about_unless_the_listing_failed(
+    fault: Fault | None, asked: int
+) -> None:
+    world = World(pool(max_concurrent=0), lists=False)
+    surroundings(world)
+    world.now += SECOND
+    world.queued(1)
+    assert of(world.wait(5 * MINUTE), cm.ListJobs) == [cm.ListJobs(APP)]
+    sent = world.feed(ev.JobsListed(APP, 0, fault)).commands
+    assert len(of(sent, cm.LookUpJob)) == asked
+
+
+def test_a_listing_that_nobody_asked_for_has_no_job_asked_about() -> None:
+    """Nothing says when it was begun: a job may be younger than it."""
+    world = World(pool(max_concurrent=0), lists=False)
+    surroundings(world)
+    world.queued(1)
+    world.now += MINUTE
+    assert of(world.feed(ev.JobsListed(APP, 0)).commands, cm.LookUpJob) == []

@@ -9,9 +9,12 @@ from ephemerd.core import events as ev
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus, Told
-from ephemerd.domain.runner import RunnerState
+from ephemerd.domain.pool import Policy
+from ephemerd.domain.runner import FenceAnswer, RunnerState
 from ephemerd.domain.verdict import Sign
-from tests.unit.core.world import MINUTE, SECOND, World, key, of, report, seen
+from tests.unit.core import build
+from tests.unit.core.build import RETRY
+from tests.unit.core.world import HOUR, MINUTE, SECOND, World, key, of, report, seen
 
 S = RunnerState
 
@@ -496,3 +499,221 @@ def test_a_job_that_its_runner_was_offered_in_vain_leaves_nothing_behind_when_th
     row = world.runner(name)
     assert (row.state, row.stuck, row.consumes, row.untaken) == (S.LISTENING, "", False, None)
     assert name not in world.core.state.index.supply["small"], "it hangs: its job needs another one"
+
+
+# -- what a sign counts for ----------------------------------------------------------------------------
+
+
+def held_back() -> tuple[World, RunnerId]:
+    """Two listen and are not taken, and more jobs wait: their class gets one further runner for each one taken."""
+    world = World(slots=8)
+    first, _ = world.listening(1, 2)
+    world.wait(30 * SECOND)
+    assert world.planned(3, 4, 5, 6) == []
+    return world, first
+
+
+def made(world: World, name: RunnerId, *signs: Sign) -> int:
+    """Return how many runners are made while a runner shows these signs."""
+    before = world.count(cm.Register)
+    for at, sign in enumerate(signs):
+        world.now += 1
+        world.sign(name, sign, f"line {at}")
+    return world.count(cm.Register) - before
+
+
+@pytest.mark.parametrize(
+    "signs",
+    [
+        (Sign.OFFERED,),
+        (Sign.OFFERED, Sign.ACKNOWLEDGED, Sign.ANNOUNCED, Sign.WORKER),
+        (Sign.ANNOUNCED, Sign.WORKER),
+        (Sign.WORKER, Sign.OFFERED),
+    ],
+)
+def test_a_runner_is_taken_once_whatever_signs_tell_of_it(signs: tuple[Sign, ...]) -> None:
+    """Each runner that is taken lets a class that is held back have more: one counted twice would have too many."""
+    world, name = held_back()
+    assert made(world, name, *signs) == 1
+
+
+@pytest.mark.parametrize("again", [Sign.OFFERED, Sign.ANNOUNCED])
+def test_later_signs_do_not_change_for_how_much_demand_a_runner_stands(again: Sign) -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED, "build")
+    world.sign(name, again, "build")
+    assert world.runner(name).consumes, "its job has no name yet"
+    world.sign(name, Sign.WORKER)
+    (question,) = of(world.wait(MINUTE), cm.LookUpJob)
+    world.job_answer(question, ForgeStatus.QUEUED)
+    assert not world.runner(name).consumes, "the job that waits is another one"
+    world.sign(name, again, "build")
+    assert not world.runner(name).consumes
+
+
+def test_what_was_shown_as_stuck_is_so_no_more_when_its_job_shows_itself() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.OFFERED)
+    world.wait(3 * MINUTE)
+    assert world.runner(name).stuck
+    world.sign(name, Sign.ANNOUNCED, "build")
+    assert (world.runner(name).state, world.runner(name).stuck) == (S.RUNNING, "")
+
+
+def test_a_later_sign_hides_nothing_of_what_is_shown_as_stuck() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    world.completed(1, name)
+    world.wait(10 * MINUTE)
+    assert "worker lives on" in world.runner(name).stuck
+    world.sign(name, Sign.WORKER)
+    assert "worker lives on" in world.runner(name).stuck
+
+
+@pytest.mark.parametrize("sign", [Sign.LISTENING, Sign.SKIPPED])
+def test_what_is_told_of_a_runner_belongs_to_its_story_although_nothing_changes(sign: Sign) -> None:
+    world = World()
+    (name,) = world.listening(1)
+    step = world.sign(name, sign)
+    assert (step.changed, step.subjects) == ((), (name,))
+
+
+# -- states that a sign does not end -------------------------------------------------------------------
+
+
+STRAY = RunnerId("eph-s1-e0-7")
+
+
+def stray() -> World:
+    """An environment that the store does not know was found, and is held on to."""
+    world = World()
+    world.environments[STRAY] = ev.FoundEnvironment(STRAY, "env-stray", "small", ended=False)
+    world.feed(ev.EnvironmentsListed("here", (world.environments[STRAY],), complete=True))
+    return world
+
+
+def test_an_environment_that_was_found_listens_when_its_listener_says_so() -> None:
+    world = stray()
+    world.sign(STRAY, Sign.LISTENING)
+    assert (world.runner(STRAY).state, world.runner(STRAY).stuck) == (S.LISTENING, "")
+
+
+def test_one_that_was_found_at_work_works_on_although_it_is_told_that_it_listened_once() -> None:
+    """The whole log is read when a process life begins, its first lines too."""
+    world = stray()
+    world.sign(STRAY, Sign.WORKER)
+    world.sign(STRAY, Sign.LISTENING)
+    assert world.runner(STRAY).state is S.RUNNING
+
+
+def test_one_that_was_kept_after_a_permit_had_lapsed_stays_visible_although_it_listens() -> None:
+    """A second look kept it from being destroyed; that its listener is there does not clear that."""
+    world = build.World()
+    name = world.stuck()
+    world.sign(name, Sign.LISTENING)
+    assert (world.state(name), world.row(name).stuck != "") == ("stuck", True)
+
+
+def test_a_job_that_shows_itself_while_its_runner_is_destroyed_is_written_down() -> None:
+    """The permit is out; what is seen now raises the generation, and no state is left."""
+    world = build.World()
+    name = world.finishing()
+    world.wait(MINUTE)
+    world.probed(name)
+    world.fenced(name)
+    world.wait(5 * SECOND)
+    world.probed(name)
+    assert world.state(name) == "retiring"
+    signs = world.row(name).signs
+    world.sign(name, Sign.ANNOUNCED, "Running job: another")
+    row = world.row(name)
+    assert (row.state, row.signs, row.hard_last) == (S.RETIRING, signs + 1, world.now)
+
+
+# -- what the forge names, more than once or late ------------------------------------------------------
+
+
+def test_the_same_start_told_again_is_no_sign() -> None:
+    """Each listing tells it anew; were it a sign, none who passes the gate would ever come through."""
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    before = world.runner(name)
+    world.now += MINUTE
+    world.told(report(1, ForgeStatus.IN_PROGRESS, runner_name=name), Told.LISTING)
+    assert world.runner(name) == before
+
+
+def test_a_start_that_is_told_after_an_end_that_named_nobody_tells_whose_job_it_was() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.completed(1)
+    world.in_progress(1, name)
+    row = world.runner(name)
+    assert (row.job, row.hard) == (key(1), world.now)
+
+
+def test_a_delivery_does_not_weaken_what_was_read_of_an_end() -> None:
+    """What was read proves that the job is over; a delivery may tell of one that the runner had before."""
+    world = World()
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    world.told(report(1, ForgeStatus.COMPLETED, runner_name=name), Told.LOOKUP)
+    world.completed(1, name)
+    assert world.runner(name).over_via == "read"
+
+
+# -- a soft sign that lapses ---------------------------------------------------------------------------
+
+
+def refused() -> tuple[build.World, RunnerId]:
+    """A listener for whose job nobody else came was to go, and the forge refused to deregister it."""
+    world = build.World()
+    name = world.listening()
+    world.kill(name)
+    world.probed(name)
+    world.fenced(name, FenceAnswer.REFUSED)
+    assert world.state(name) == "assigned"
+    return world, name
+
+
+def test_a_refusal_that_lapses_makes_the_runner_supply_again() -> None:
+    world, name = refused()
+    world.wait(15 * MINUTE)
+    assert world.state(name) == "listening"
+    assert name in world.core.state.index.supply["linux"]
+
+
+def test_a_later_request_to_deregister_that_got_no_answer_does_not_lapse() -> None:
+    """It may have gone through: the forge may give the runner nothing any more."""
+    world, name = refused()
+    world.wait(2 * MINUTE)
+    world.kill(name)
+    world.probed(name)
+    world.fenced(name, FenceAnswer.NO_ANSWER, RETRY)
+    world.wait(13 * MINUTE)
+    assert world.state(name) == "listening"
+    assert name not in world.core.state.index.supply["linux"]
+
+
+def test_one_whose_soft_sign_lapsed_stands_for_no_demand() -> None:
+    world = World(policy=Policy(nameless_soft=HOUR))
+    (name,) = world.listening(1)
+    world.sign(name, Sign.OFFERED)
+    world.wait(15 * MINUTE - 1)
+    assert world.runner(name).consumes
+    world.wait(1)
+    assert (world.runner(name).state, world.runner(name).consumes) == (S.LISTENING, False)
+
+
+def test_the_minute_in_which_a_job_reads_as_waiting_counts_from_the_exit_where_no_worker_was_seen() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED, "build")
+    world.wait(5 * MINUTE)
+    assert of(world.exited(name).commands, cm.LookUpJob) == []
+    assert of(world.wait(MINUTE - 1), cm.LookUpJob) == []
+    assert [command.job for command in of(world.wait(1), cm.LookUpJob)] == [key(1)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.core.health import assess
@@ -9,7 +11,7 @@ from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.runner import RunnerState
 from ephemerd.domain.verdict import Sign
 from tests.unit.core.field import Field
-from tests.unit.core.world import HOUR, MINUTE, SECOND, World, of, pool, seen
+from tests.unit.core.world import APP, HOUR, MINUTE, NO_ANSWER, SECOND, World, of, pool, seen
 
 S = RunnerState
 NIGHT = 8 * HOUR
@@ -28,14 +30,36 @@ def working(world: World, number: int) -> RunnerId:
     return name
 
 
-def test_everything_is_listed_at_once() -> None:
+@pytest.mark.parametrize("ms", [20 * SECOND, NIGHT])
+def test_everything_is_listed_at_once(ms: int) -> None:
     world = World(lists=False)
     world.wait(SECOND)
     world.feed(ev.JobsListed(world.setup.pools[0].scope, 0))
     world.feed(ev.RegistrationsListed(world.setup.pools[0].scope, ()))
     world.feed(ev.EnvironmentsListed("here", (), complete=True))
-    sent = sleep(world)
+    sent = sleep(world, ms)
     assert {type(command) for command in sent} == {cm.ListEnvironments, cm.ListJobs, cm.ListRegistrations}
+    assert "the machine slept; everything is looked at anew" in world.notes
+
+
+def test_a_scope_that_gave_no_answer_before_is_tried_at_once() -> None:
+    """The network was away together with the machine."""
+    world = World()
+    world.lists = False
+    world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
+    assert of(sleep(world, SECOND), cm.ListJobs) == [cm.ListJobs(APP)]
+
+
+def test_each_that_runs_is_looked_into_and_what_was_never_told_to_have_started_is_not() -> None:
+    world = World()
+    runs, heard = world.planned(1, 2)
+    for name in (runs, heard):
+        world.registered(name)
+        world.sign(name, Sign.LISTENING)
+    world.started(runs)
+    sent = sleep(world, 20 * SECOND)
+    assert [command.runner for command in of(sent, cm.ProbeRunner)] == [runs]
+    assert (world.runner(runs).seen_after_start, world.runner(heard).seen_after_start) == (False, True)
 
 
 def test_an_idle_runner_is_not_ended_for_the_time_it_slept_before_it_was_looked_at() -> None:
@@ -109,3 +133,8 @@ def test_what_was_gone_before_the_machine_slept_stays_as_it_was() -> None:
     world.feed(ev.MachineSlept(5 * MINUTE))
     assert world.runner(name) == before
     assert before.state is RunnerState.GONE
+
+
+def test_a_listing_that_was_out_is_not_asked_for_twice() -> None:
+    world = World(lists=False)
+    assert of(sleep(world, SECOND), cm.ListEnvironments) == []
