@@ -102,6 +102,7 @@ def runner(row: Runner, now: int, soft_sign_life: int) -> RunnerView:
         ending=row.ending,
         exit_code=row.exit_code,
         adopted=row.adopted,
+        labels=row.labels,
     )
 
 

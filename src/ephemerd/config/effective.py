@@ -113,6 +113,7 @@ class Effective:
             observed=not self.settings.forge[self.forge_of(name)].is_polled(self.scope_of(name).path),
             unlabelled=pool.unlabelled,
             suffix=suffix_of(pool.runner_name, name, pool.host),
+            exact=pool.registered_labels == "job",
         )
 
     def _policy(self) -> Policy:

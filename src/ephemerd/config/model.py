@@ -197,6 +197,12 @@ class PoolSettings(Section):
         description="Ends jobs that run longer. Set one only if longer jobs should really be ended.",
     )
     unlabelled: bool = Field(False, description="Also serve jobs that name no label at all.")
+    registered_labels: Literal["all", "job"] = Field(
+        "all",
+        description="What a runner is registered with. all: the pool's labels, so that it may be given any job that "
+        "they satisfy. job: exactly the labels of the job that it is made for, so that the forge gives it no job that "
+        "asks for more; runners that min_idle keeps have all of them.",
+    )
     runner_name: RunnerName = Field(
         "{id}",
         description="What its runners are called at the forge. {id} comes first and tells whose they are, and that no "

@@ -96,6 +96,8 @@ def configure(t: Turn, setup: Setup, held: tuple[tuple[str, str], ...]) -> None:
         fresh = PoolRow(pool) if kept is None else replace(kept, pool=pool, configured=True)
         fresh = replace(fresh, missing=missing.get(name, ""), refused=None)
         t.put_pool(replace(fresh, failures=0, exits=0, not_before=0, why=""))
+        if kept is not None and kept.pool.labels != pool.labels:
+            plan.relabel(t, pool, kept.pool.labels)
     hosts = {host.name: host for host in setup.hosts}
     for name, host_row in sorted(t.state.hosts.items()):
         if name not in hosts and host_row.configured:

@@ -7,12 +7,10 @@ stale one does not exist.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ephemerd.core import gate, holding, lifecycle, nominate, scopes, signs
 from ephemerd.core.asking import ask
 from ephemerd.core.commands import ProbeRunner
-from ephemerd.core.index import Group, is_supply
+from ephemerd.core.index import Group, is_supply, variety_of
 from ephemerd.core.turn import Turn
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import JobStatus
@@ -166,7 +164,8 @@ def _who_is_it(t: Turn, row: Runner) -> None:
 
 
 def _candidates(t: Turn, row: Runner) -> list[Group]:
-    return [t.state.index.groups[name] for name in sorted(t.state.index.pool_groups.get(row.pool, ()))]
+    takers = t.state.index.takers.get(variety_of(row), ())
+    return [t.state.index.groups[name] for name in sorted(name for _, name in takers)]
 
 
 def _tidy(t: Turn, row: Runner) -> None:
@@ -192,50 +191,52 @@ def _tidy(t: Turn, row: Runner) -> None:
 
 def next_look(t: Turn, row: Runner) -> int | None:
     """Return the next moment at which something can become due for the runner as it stands."""
-    later = [moment for moment in _moments(t, row) if moment > t.now]
-    return min(later) if later else None
+    now = t.now
+    return min([moment for moment in _moments(t, row) if moment > now], default=None)
 
 
-def _moments(t: Turn, row: Runner) -> Iterator[int]:
+def _moments(t: Turn, row: Runner) -> list[int]:
     policy = t.policy
+    found: list[int] = []
     if row.asked is not None:
-        yield row.asked + gate.QUESTION_LIMIT
+        found.append(row.asked + gate.QUESTION_LIMIT)
     if row.consumes:
-        yield (row.soft_last or 0) + policy.nameless_soft if row.hard is None else signs.telling_from(t, row)
+        nameless = (row.soft_last or 0) + policy.nameless_soft
+        found.append(nameless if row.hard is None else signs.telling_from(t, row))
     if row.unregister or (row.fence.retry and row.state not in FINAL):
-        yield row.fence.retry
+        found.append(row.fence.retry)
     if row.state in FINAL:
         if row.cleanup or row.leak is not None:
-            yield row.vetoed_until
+            found.append(row.vetoed_until)
         if row.leak is not None:
-            yield row.leak + policy.look_again
-        yield row.since + policy.gone_kept
-        return
+            found.append(row.leak + policy.look_again)
+        found.append(row.since + policy.gone_kept)
+        return found
     if row.gate is not None:
-        yield row.gate.deadline
-    yield row.vetoed_until
-    yield from _state_moments(t, row)
+        found.append(row.gate.deadline)
+    found.append(row.vetoed_until)
     if row.lost is not None:
-        yield row.lost + policy.look_again
+        found.append(row.lost + policy.look_again)
     if row.fence.missing is not None:
-        yield row.fence.missing + policy.look_again
-    yield from nominate.moments(t, row)
+        found.append(row.fence.missing + policy.look_again)
+    found.extend(_state_moments(t, row))
+    found.extend(nominate.moments(t, row))
+    return found
 
 
-def _state_moments(t: Turn, row: Runner) -> Iterator[int]:
-    policy = t.policy
-    if row.state is S.PLANNED:
-        yield row.since + policy.planned_limit
-    elif row.state is S.REGISTERING:
-        yield row.since + policy.registering_limit
-    elif row.state is S.STARTING:
-        yield row.since + policy.provision_limit
-    elif row.state is S.ASSIGNED:
-        yield row.since + policy.assigned_stuck
-        yield (row.soft_last if row.soft_last is not None else row.since) + policy.soft_sign_life
-    elif row.state is S.RUNNING and row.hard is not None:
-        yield row.hard + policy.no_worker_stuck
-    elif row.state is S.FINISHING and row.over is not None:
-        yield row.over + policy.stuck_after
-    elif row.state is S.RETIRING:
-        yield row.since + policy.retiring_limit
+def _state_moments(t: Turn, row: Runner) -> tuple[int, ...]:
+    policy, state = t.policy, row.state
+    if state is S.RUNNING:
+        return () if row.hard is None else (row.hard + policy.no_worker_stuck,)
+    if state is S.STARTING:
+        return (row.since + policy.provision_limit,)
+    if state is S.REGISTERING:
+        return (row.since + policy.registering_limit,)
+    if state is S.FINISHING:
+        return () if row.over is None else (row.over + policy.stuck_after,)
+    if state is S.ASSIGNED:
+        last = row.soft_last if row.soft_last is not None else row.since
+        return (row.since + policy.assigned_stuck, last + policy.soft_sign_life)
+    if state is S.RETIRING:
+        return (row.since + policy.retiring_limit,)
+    return (row.since + policy.planned_limit,) if state is S.PLANNED else ()

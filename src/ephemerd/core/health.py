@@ -145,7 +145,9 @@ def _untaken(state: State, now: int) -> Iterator[str]:
 
 def _listener(state: State, group: Group) -> str:
     """Name the runner that could take the class's jobs and has listened for the longest."""
-    supply = (state.runners[name] for pool in group.pools for name in state.index.supply.get(pool, ()))
+    supply = (
+        state.runners[name] for variety in group.varieties for name in state.index.supply.get(variety, ())
+    )
     found = [(row.listening, row.order, str(row.id)) for row in supply if row.listening is not None]
     return f"runner {min(found, default=(0, 0, 'of ours'))[2]}"
 
@@ -153,7 +155,7 @@ def _listener(state: State, group: Group) -> str:
 def _unserved(state: State) -> Iterator[str]:
     for name in sorted(state.index.groups):
         group = state.index.groups[name]
-        oldest = group.queued.oldest() if not group.pools else None
+        oldest = group.queued.oldest() if not group.pools and group.unmatched > 0 else None
         if oldest is not None and "self-hosted" in group.labels:
             why = not_served(state, state.jobs[oldest])
             yield f"Job {oldest} is not served: {why}. Add the label to a pool, or a pool for it."

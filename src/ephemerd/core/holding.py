@@ -7,7 +7,7 @@ Max-parallel, group access and concurrency groups leave jobs queued that no runn
 from __future__ import annotations
 
 from ephemerd.core.evolve import replace
-from ephemerd.core.index import Group
+from ephemerd.core.index import Group, variety_of
 from ephemerd.core.rows import ClassRow
 from ephemerd.core.turn import Turn
 from ephemerd.domain.runner import Runner, RunnerState
@@ -17,11 +17,12 @@ MOST = 1_024
 
 def taken(t: Turn, row: Runner) -> None:
     """A runner was given a job: its classes may have more, or are held no longer."""
-    for name in sorted(t.state.index.pool_groups.get(row.pool, ())):
-        kept = t.state.classes.get(name)
-        if kept is None or not kept.held:
+    variety = variety_of(row)
+    for name in sorted(t.state.index.held_back):
+        group, kept = t.state.index.groups.get(name), t.state.classes[name]
+        if group is None or variety not in group.varieties:
             continue
-        if not _someone_waits(t, t.state.index.groups[name]):
+        if not _someone_waits(t, group):
             t.put_class(name, replace(kept, held=False, credits=0, grant=1))
         else:
             grant = min(kept.grant * 2, MOST)
@@ -30,7 +31,7 @@ def taken(t: Turn, row: Runner) -> None:
 
 def untaken(t: Turn, row: Runner) -> None:
     """A listener was not taken for `hold_after` although its jobs wait: hold their classes."""
-    for name in sorted(t.state.index.pool_groups.get(row.pool, ())):
+    for name in sorted(name for _, name in t.state.index.takers.get(variety_of(row), ())):
         group = t.state.index.groups[name]
         if not group.queued or not _waited(t, group):
             continue
@@ -66,9 +67,9 @@ def _waited(t: Turn, group: Group) -> bool:
 
 
 def _someone_waits(t: Turn, group: Group) -> bool:
-    """Say whether a listener of one of the class's pools has waited untaken for `hold_after`."""
-    for pool in group.pools:
-        for name in t.state.index.supply.get(pool, ()):
+    """Say whether a listener that satisfies the class has waited untaken for `hold_after`."""
+    for variety in group.varieties:
+        for name in t.state.index.supply.get(variety, ()):
             row = t.state.runners[name]
             waiting = row.state is RunnerState.LISTENING and row.listening is not None
             if waiting and t.now - (row.listening or 0) >= t.policy.hold_after:

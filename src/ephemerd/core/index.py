@@ -6,30 +6,48 @@ sorts by a persisted key; dicts here are used as ordered sets and their order me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ephemerd.core.line import Line
+from ephemerd.core.matching import Taker
 from ephemerd.domain.access import Refusal
 from ephemerd.domain.ids import JobKey, RunnerId
 from ephemerd.domain.job import ENDED_STATUSES, Job, JobStatus
 from ephemerd.domain.labels import SEPARATOR
 from ephemerd.domain.runner import HOLDS_SLOT, UNBOUND, Runner, RunnerState
 
+K = TypeVar("K", bound=Hashable)
+
 
 @dataclass(slots=True)
 class Group:
     """One class of demand: the queued jobs of one repository with one class key.
 
-    unmatched counts the jobs that the last matching left without supply.
+    pools      those that satisfy it, the least flexible first: where a runner for it can be made
+    varieties  the runners that satisfy it, the least flexible first
+    matched    units that the last matching gave supply
+    turn       its place in the line of each of its pools; None where it has none
     """
 
     name: str
     sample: JobKey
     labels: tuple[str, ...]
     pools: tuple[str, ...] = ()
+    varieties: tuple[str, ...] = ()
     queued: Line = field(default_factory=Line)
-    unmatched: int = 0
+    matched: int = 0
+    turn: Turn | None = None
+
+    @property
+    def unmatched(self) -> int:
+        """Count the jobs that the last matching left without supply."""
+        return len(self.queued) - self.matched
+
+
+Turn = tuple[int, int, str]
+"""Number of the last dispatch for a class, arrival number of its oldest job, its name."""
 
 
 Run = tuple[str, str, int]
@@ -58,10 +76,41 @@ def is_supply(runner: Runner) -> bool:
     )
 
 
+def variety_of(row: Runner) -> str:
+    """Return the variety of a runner: its pool, and its labels where they are not the pool's."""
+    return SEPARATOR.join((row.pool, *row.labels)) if row.labels else row.pool
+
+
+def pool_of(variety: str) -> str:
+    """Return the pool of a variety."""
+    return variety.partition(SEPARATOR)[0]
+
+
+def labels_of(variety: str) -> tuple[str, ...]:
+    """Return the labels of a variety, () where they are its pool's."""
+    _, found, labels = variety.partition(SEPARATOR)
+    return tuple(labels.split(SEPARATOR)) if found else ()
+
+
 @dataclass(slots=True)
 class Index:
+    """`supply`, `consuming`, `takers`, `flow` and `leftover` are by variety, `live` and `turns` by pool.
+
+    takers    the classes that a variety serves, the least flexible first
+    links     how many classes hang a variety and another one together
+    flow      what of a class's demand the last matching gave a variety
+    turns     the classes that a pool serves, in the order in which they are served
+    odd       the varieties with other labels than their pool's that have a runner
+    held_back the classes for which the forge may be holding back
+    """
+
     groups: dict[str, Group] = field(default_factory=dict)
-    pool_groups: dict[str, dict[str, None]] = field(default_factory=dict)
+    takers: dict[str, list[Taker]] = field(default_factory=dict)
+    links: dict[str, dict[str, int]] = field(default_factory=dict)
+    flow: dict[str, dict[str, int]] = field(default_factory=dict)
+    turns: dict[str, list[Turn]] = field(default_factory=dict)
+    odd: dict[str, None] = field(default_factory=dict)
+    held_back: dict[str, None] = field(default_factory=dict)
     supply: dict[str, dict[RunnerId, None]] = field(default_factory=dict)
     consuming: dict[str, dict[RunnerId, None]] = field(default_factory=dict)
     live: dict[str, dict[RunnerId, None]] = field(default_factory=dict)
@@ -80,44 +129,48 @@ class Index:
     unsure: dict[Run, dict[JobKey, None]] = field(default_factory=dict)
     by_repository: dict[tuple[str, str], int] = field(default_factory=dict)
     dirty_groups: dict[str, None] = field(default_factory=dict)
-    dirty_pools: dict[str, None] = field(default_factory=dict)
+    dirty_varieties: dict[str, None] = field(default_factory=dict)
 
     def runner_changed(self, old: Runner | None, new: Runner | None) -> None:
         """Follow a runner's row from `old` to `new` (None where there is none)."""
-        if old is not None and new is not None and _place(old) == _place(new):
+        before = _NOWHERE if old is None else _place(old)
+        after = _NOWHERE if new is None else _place(new)
+        if before == after:
             return
-        if old is not None:
-            self._runner(old, -1)
-        if new is not None:
-            self._runner(new, 1)
+        row = new if new is not None else old
+        assert row is not None, "a row that was or that is"
+        if before[0] != after[0]:
+            _moved(self.by_state, before[0], after[0])
+        for members, was, now in (
+            (self.supply, before[1], after[1]),
+            (self.consuming, before[2], after[2]),
+            (self.live, before[3], after[3]),
+        ):
+            if was != now:
+                self._rejoin(members, row.id, was, now)
+        if before[4] != after[4]:
+            _moved(self.held, before[4], after[4])
+        if before[5] != after[5]:
+            _moved(self.abandoned, before[5], after[5])
+        if before[6] != after[6]:
+            _moved(self.by_repository, before[6], after[6])
+        if before[7] != after[7]:
+            _refile(self.intents, row.id, before[7], after[7])
+        if before[8] != after[8]:
+            _refile(self.registrations, row.id, before[8], after[8])
 
-    def _runner(self, row: Runner, sign: int) -> None:
-        pool = row.pool
-        _bump_pair(self.by_state, (pool, row.state.value), sign)
-        if is_supply(row):
-            _member(self.supply.setdefault(pool, {}), row.id, sign)
-            self.dirty_pools[pool] = None
-        if row.consumes:
-            _member(self.consuming.setdefault(pool, {}), row.id, sign)
-            self.dirty_pools[pool] = None
-        if row.state in HOLDS_SLOT:
-            _member(self.live.setdefault(pool, {}), row.id, sign)
-            _bump(self.held, row.host, sign)
-            if (job := row.job or row.intent) is not None:
-                _bump_pair(self.by_repository, (job.forge, job.repository.lower()), sign)
-        elif row.state is RunnerState.ABANDONED:
-            _bump(self.abandoned, row.host, sign)
-        if row.intent is not None and row.state in HOLDS_SLOT:
-            members = self.intents.setdefault(row.intent, {})
-            _member(members, row.id, sign)
-            if not members:
-                del self.intents[row.intent]
-        if row.registration is not None:
-            key = (str(row.scope), row.registration)
-            bearers = self.registrations.setdefault(key, {})
-            _member(bearers, row.id, sign)
-            if not bearers:
-                del self.registrations[key]
+    def _rejoin(
+        self, members: dict[str, dict[RunnerId, None]], name: RunnerId, was: str | None, now: str | None
+    ) -> None:
+        """Move a runner among the members of varieties, or of pools."""
+        if was is not None:
+            del members[was][name]
+        if now is not None:
+            members.setdefault(now, {})[name] = None
+        if members is not self.live:
+            for variety in (was, now):
+                if variety is not None:
+                    self.dirty_varieties[variety] = None
 
     def job_changed(self, old: Job | None, new: Job | None, host: Callable[[str], str]) -> None:
         """Follow a job's row; `host` gives the host of a pool."""
@@ -174,22 +227,42 @@ class Index:
         self.dirty_groups[name] = None
 
 
-def _place(row: Runner) -> tuple[object, ...]:
-    """Return everything of a row that an index rests on."""
-    place = (row.state, is_supply(row), row.consumes, row.registration, row.pool, row.host, row.intent)
-    return (*place, row.job)
+_Place = tuple[
+    tuple[str, str] | None,
+    str | None,
+    str | None,
+    str | None,
+    str | None,
+    str | None,
+    tuple[str, str] | None,
+    JobKey | None,
+    tuple[str, int] | None,
+]
+_NOWHERE: _Place = (None,) * 9
+
+
+def _place(row: Runner) -> _Place:
+    """Return where a row stands in each index that rests on it: state, supply, consuming, live, held, abandoned,
+    repository, intent, registration."""
+    variety = variety_of(row)
+    live = row.state in HOLDS_SLOT
+    job = row.job or row.intent
+    return (
+        (row.pool, row.state._value_),
+        variety if is_supply(row) else None,
+        variety if row.consumes else None,
+        row.pool if live else None,
+        row.host if live else None,
+        row.host if row.state is RunnerState.ABANDONED else None,
+        (job.forge, job.repository.lower()) if live and job is not None else None,
+        row.intent if live else None,
+        (str(row.scope), row.registration) if row.registration is not None else None,
+    )
 
 
 def _standing(row: Job) -> tuple[object, ...]:
     """Return everything of a job's row that an index rests on, but for its question."""
     return (row.status, row.labels, row.refused, row.run_id)
-
-
-def _member(members: dict[RunnerId, None], name: RunnerId, sign: int) -> None:
-    if sign > 0:
-        members[name] = None
-    else:
-        del members[name]
 
 
 def _member_job(members: dict[JobKey, None], key: JobKey, sign: int) -> None:
@@ -199,7 +272,7 @@ def _member_job(members: dict[JobKey, None], key: JobKey, sign: int) -> None:
         del members[key]
 
 
-def _bump(counts: dict[str, int], name: str, by: int) -> None:
+def _bump(counts: dict[K, int], name: K, by: int) -> None:
     value = counts.get(name, 0) + by
     if value:
         counts[name] = value
@@ -207,9 +280,19 @@ def _bump(counts: dict[str, int], name: str, by: int) -> None:
         counts.pop(name, None)
 
 
-def _bump_pair(counts: dict[tuple[str, str], int], name: tuple[str, str], by: int) -> None:
-    value = counts.get(name, 0) + by
-    if value:
-        counts[name] = value
-    else:
-        counts.pop(name, None)
+def _moved(counts: dict[K, int], was: K | None, now: K | None) -> None:
+    """Count one less there and one more here."""
+    if was is not None:
+        _bump(counts, was, -1)
+    if now is not None:
+        _bump(counts, now, 1)
+
+
+def _refile(files: dict[K, dict[RunnerId, None]], name: RunnerId, was: K | None, now: K | None) -> None:
+    """Put a runner from one file into another; an empty file is thrown away."""
+    if was is not None:
+        del files[was][name]
+        if not files[was]:
+            del files[was]
+    if now is not None:
+        files.setdefault(now, {})[name] = None

@@ -10,6 +10,7 @@ from ephemerd.core import access, scopes, signs
 from ephemerd.core.asking import REPEATED, WAITING_AGAIN, ask
 from ephemerd.core.events import JobLookedUp, JobReported, JobsRead
 from ephemerd.core.evolve import replace
+from ephemerd.core.index import pool_of
 from ephemerd.core.transitions import move_job
 from ephemerd.core.turn import Turn
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
@@ -280,8 +281,9 @@ def due(t: Turn, job: Job) -> None:
 def _touch_consuming(t: Turn, job: Job) -> None:
     """Runners whose job has no name yet may ask about the next candidate, or be released: those only that
     have begun to ask, since an answer means nothing to the others."""
-    for pool, members in sorted(t.state.index.consuming.items()):
-        if not members or pool not in t.state.pools or not t.state.pools[pool].pool.scope.serves(job.key):
+    for variety, members in sorted(t.state.index.consuming.items()):
+        pool = t.state.pools.get(pool_of(variety))
+        if not members or pool is None or not pool.pool.scope.serves(job.key):
             continue
         rows = (t.state.runners[name] for name in members)
         t.touch(row.id for row in rows if row.hard is not None and t.now >= signs.telling_from(t, row))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from ephemerd.domain.ids import JobKey
@@ -14,11 +14,13 @@ LEAST_DEAD = 64
 class Line:
     """An ordered set of jobs. Iterating yields keys, the oldest first; it must not change meanwhile."""
 
-    __slots__ = ("_at", "_places")
+    __slots__ = ("_at", "_places", "_start")
 
     def __init__(self) -> None:
         self._at: dict[int, JobKey] = {}
         self._places: list[int] = []
+        self._start = 0
+        """Before this one, all places are empty."""
 
     def add(self, order: int, key: JobKey) -> None:
         """Put a job at its place."""
@@ -28,22 +30,31 @@ class Line:
             return
         place = bisect_left(self._places, order)
         if self._places[place] != order:
-            insort(self._places, order)
+            self._places.insert(place, order)
+        self._start = min(self._start, place)
 
     def drop(self, order: int) -> None:
         """Take a job out; its place is packed away later."""
         del self._at[order]
         if len(self._places) > 2 * len(self._at) + LEAST_DEAD:
             self._places = sorted(self._at)
+            self._start = 0
+        while self._start < len(self._places) and self._places[self._start] not in self._at:
+            self._start += 1
+
+    def first(self) -> int | None:
+        """Return the arrival number of the oldest job, or None in an empty line."""
+        return self._places[self._start] if self._start < len(self._places) else None
 
     def oldest(self) -> JobKey | None:
         """Return the oldest job, or None in an empty line."""
-        return next(iter(self), None)
+        first = self.first()
+        return None if first is None else self._at[first]
 
     def __iter__(self) -> Iterator[JobKey]:
         at = self._at
-        for order in self._places:
-            key = at.get(order)
+        for place in range(self._start, len(self._places)):
+            key = at.get(self._places[place])
             if key is not None:
                 yield key
 

@@ -91,15 +91,20 @@ class Core:
 
     def _settle(self, t: Turn) -> None:
         looked: dict[RunnerId, None] = {}
+        index, stirred = t.state.index, -1
         for _ in range(MOST_ROUNDS):
-            changed = plan.settle(t)
-            changed = plan.provision(t) or changed
-            touched = sorted(t.touched, key=lambda name: _order(t, name))
+            plan.settle(t)
+            if t.stirred != stirred:
+                plan.provision(t)
+            stirred = t.stirred
+            touched = list(t.touched)
+            if len(touched) > 1:
+                touched.sort(key=lambda name: _order(t, name))
             t.touched.clear()
             for name in touched:
                 examine.examine(t, name)
                 looked[name] = None
-            if not touched and not changed:
+            if t.stirred == stirred and not (t.touched or index.dirty_groups or index.dirty_varieties):
                 break
         else:
             raise Unsettled(f"no end at {t.now}: {', '.join(sorted(t.touched)[:5])}")

@@ -1,97 +1,145 @@
-"""Matching on counts: how much of each class of demand does each pool's supply cover?
+"""Matching on counts: how much of each class of demand does the supply of each variety of runner cover?
 
 Pure and small: it sees counts and edges, never a job or a runner. Least flexible first on both sides,
 then augmented until nothing unmatched can reach anything unused, so that no runner is made while one
-that could serve stands idle.
+that could serve stands idle. The work grows with the supply, not with the classes that wait for it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 Flow = dict[tuple[str, str], int]
+Taker = tuple[int, str]
+"""A class as a variety knows it: how many varieties could serve it, and its name."""
+
+Demand = Callable[[str], int]
+Edges = Callable[[str], Sequence[str]]
+Takers = Mapping[str, Sequence[Taker]]
 
 
-def match(demand: Mapping[str, int], supply: Mapping[str, int], edges: Mapping[str, Sequence[str]]) -> Flow:
-    """Return how many units of each (class, pool) are matched; a maximum of units altogether.
+def takers_of(edges: Mapping[str, Sequence[str]]) -> dict[str, list[Taker]]:
+    """Return variety -> the classes that it can serve, the least flexible first; edges: class -> varieties."""
+    found: dict[str, list[Taker]] = {}
+    for name, varieties in edges.items():
+        for variety in varieties:
+            found.setdefault(variety, []).append((len(varieties), name))
+    for line in found.values():
+        line.sort()
+    return found
 
-    demand  class -> units; supply: pool -> units; edges: class -> pools that satisfy it. The result
-    depends on the values alone, not on the order of the mappings.
+
+def match(demand: Demand, supply: Mapping[str, int], edges: Edges, takers: Takers) -> Flow:
+    """Return how many units of each (class, variety) are matched; a maximum of units altogether.
+
+    demand  gives the units of a class; supply: variety -> units; edges gives the varieties that serve a class, the
+    preferred first of those that serve as few; takers: variety -> the classes that it serves, sorted, as
+    `takers_of` makes them. The result depends on the values alone, not on the order of the mappings.
     """
-    left = {pool: units for pool, units in sorted(supply.items()) if units > 0}
-    open_ = {name: units for name, units in sorted(demand.items()) if units > 0}
-    if not left or not open_:
+    left = {variety: units for variety, units in sorted(supply.items()) if units > 0 and takers.get(variety)}
+    if not left:
         return {}
-    reach = {name: [pool for pool in edges.get(name, ()) if pool in left] for name in open_}
-    degree: dict[str, int] = dict.fromkeys(left, 0)
-    for pools in reach.values():
-        for pool in pools:
-            degree[pool] += 1
     flow: Flow = {}
-    for name in sorted(open_, key=lambda n: (len(reach[n]), n)):
-        for pool in sorted(reach[name], key=lambda p: (degree[p], p)):
-            units = min(open_[name], left[pool])
-            if units > 0:
-                flow[name, pool] = units
-                open_[name] -= units
-                left[pool] -= units
-    _augment(open_, left, reach, flow)
+    spare = (
+        _serve(demand, left, takers, flow) if len(left) == 1 else _greedy(demand, left, edges, takers, flow)
+    )
+    while spare and _augment(demand, spare, edges, takers, flow):
+        pass
     return flow
 
 
-def _augment(open_: dict[str, int], left: dict[str, int], reach: dict[str, list[str]], flow: Flow) -> None:
-    for name in sorted(open_):
-        while open_[name] > 0:
-            path = _path(name, left, reach, flow)
-            if path is None:
+def _serve(demand: Demand, left: dict[str, int], takers: Takers, flow: Flow) -> dict[str, int]:
+    """Serve class after class from the one variety that has supply; return what is left over."""
+    ((variety, units),) = left.items()
+    for _, name in takers[variety]:
+        given = min(demand(name), units)
+        if given > 0:
+            flow[name, variety] = given
+            units -= given
+            if not units:
+                return {}
+    return {variety: units}
+
+
+def _greedy(demand: Demand, left: dict[str, int], edges: Edges, takers: Takers, flow: Flow) -> dict[str, int]:
+    """Serve the least flexible class first, from the variety that serves the fewest; return what is left over."""
+    spare: dict[str, int] = {}
+    place = dict.fromkeys(left, 0)
+    done: set[str] = set()
+    while left:
+        ahead: tuple[Taker, str] | None = None
+        for variety in list(left):
+            line, at = takers[variety], place[variety]
+            if at == len(line):
+                spare[variety] = left.pop(variety)
+            elif ahead is None or line[at] < ahead[0]:
+                ahead = (line[at], variety)
+        if ahead is None:
+            break
+        (_, name), variety = ahead
+        place[variety] += 1
+        if name in done:
+            continue
+        done.add(name)
+        open_ = demand(name)
+        able = [other for other in edges(name) if other in left]
+        for other in sorted(able, key=lambda other: len(takers[other])):
+            units = min(open_, left[other])
+            if units <= 0:
                 break
-            _shift(path, open_, left, flow)
+            flow[name, other] = units
+            open_ -= units
+            left[other] -= units
+            if not left[other]:
+                del left[other]
+    return spare
 
 
-def _path(start: str, left: dict[str, int], reach: dict[str, list[str]], flow: Flow) -> list[str] | None:
-    """Find class, pool, class, pool, … from an unmatched class to a pool with something left."""
-    if not any(left.values()):
-        return None
-    came: dict[str, tuple[str, str]] = {}
-    seen = {start}
-    queue = deque([start])
-    while queue:
-        name = queue.popleft()
-        for pool in reach[name]:
-            if pool in came:
+def _augment(demand: Demand, spare: dict[str, int], edges: Edges, takers: Takers, flow: Flow) -> bool:
+    """Move one unit along a chain from a variety with something left over, so that an open class is served;
+    return whether there was such a chain."""
+    onward: dict[
+        str, tuple[str, str]
+    ] = {}  # variety -> the class that would leave it, and for which other one
+    seen = set(spare)
+    line = deque(sorted(spare))
+    while line:
+        to = line.popleft()
+        movers = sorted((name, via) for name, via in flow if via not in seen and to in edges(name))
+        for name, via in movers:
+            if via in seen:
                 continue
-            came[pool] = (name, pool)
-            if left[pool] > 0:
-                return _unwind(start, pool, came, flow)
-            for (other, via), units in sorted(flow.items()):
-                if via == pool and units > 0 and other not in seen:
-                    seen.add(other)
-                    came[f"\x00{other}"] = (pool, other)
-                    queue.append(other)
+            seen.add(via)
+            onward[via] = (name, to)
+            served = _first_open(demand, via, edges, takers, flow)
+            if served is not None:
+                _shift(served, via, onward, spare, flow)
+                return True
+            line.append(via)
+    return False
+
+
+def _first_open(demand: Demand, variety: str, edges: Edges, takers: Takers, flow: Flow) -> str | None:
+    for _, name in takers[variety]:
+        if demand(name) > sum(flow.get((name, other), 0) for other in edges(name)):
+            return name
     return None
 
 
-def _unwind(start: str, pool: str, came: dict[str, tuple[str, str]], flow: Flow) -> list[str]:
-    path = [pool]
-    name = came[pool][0]
-    while name != start:
-        path.append(name)
-        previous = came[f"\x00{name}"][0]
-        path.append(previous)
-        name = came[previous][0]
-    path.append(start)
-    return path[::-1]
-
-
-def _shift(path: list[str], open_: dict[str, int], left: dict[str, int], flow: Flow) -> None:
-    names, pools = path[0::2], path[1::2]
-    open_[names[0]] -= 1
-    left[pools[-1]] -= 1
-    for place, (name, pool) in enumerate(zip(names, pools, strict=True)):
-        flow[name, pool] = flow.get((name, pool), 0) + 1
-        if place + 1 < len(names):
-            after = names[place + 1]
-            flow[after, pool] -= 1
-            if flow[after, pool] == 0:
-                del flow[after, pool]
+def _shift(
+    served: str, start: str, onward: dict[str, tuple[str, str]], spare: dict[str, int], flow: Flow
+) -> None:
+    variety, name = start, served
+    while True:
+        flow[name, variety] = flow.get((name, variety), 0) + 1
+        if variety not in onward:
+            break
+        mover, to = onward[variety]
+        flow[mover, variety] -= 1
+        if not flow[mover, variety]:
+            del flow[mover, variety]
+        name, variety = mover, to
+    spare[variety] -= 1
+    if not spare[variety]:
+        del spare[variety]

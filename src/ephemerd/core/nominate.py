@@ -6,9 +6,8 @@ could begin to hold (`moments`), so nothing waits for a sweep; the sweep every `
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ephemerd.core import plan
+from ephemerd.core.index import variety_of
 from ephemerd.core.spans import span
 from ephemerd.core.turn import Turn
 from ephemerd.domain.pool import Pool
@@ -133,7 +132,7 @@ def idle_from(row: Runner) -> int:
 
 def _is_warm(t: Turn, row: Runner, pool: Pool) -> bool:
     """Say whether the runner is one of the pool's `min_idle` spares."""
-    if pool.min_idle <= 0:
+    if pool.min_idle <= 0 or row.labels:
         return False
     kept = 0
     for other in sorted((t.state.runners[n] for n in t.state.index.supply.get(pool.name, ())), key=_age):
@@ -164,17 +163,16 @@ def _displaced(t: Turn, row: Runner) -> tuple[Rule, str] | None:
         return None
     if t.state.slots_free(row.host) > 0:
         return None
-    wanted = _blocked(t, row)
-    if wanted <= _leaving(t, row):
+    if not _is_blocked(t, row, _leaving(t, row)):
         return None
     return Rule.DISPLACED, "demand that it cannot serve waits for its slot"
 
 
-def _blocked(t: Turn, row: Runner) -> int:
-    """Count the demand that waits for a slot of the runner's host and that the runner cannot serve."""
-    units = 0
+def _is_blocked(t: Turn, row: Runner, leaving: int) -> bool:
+    """Say whether more demand waits for a slot of the runner's host, and cannot be served by it, than leaves it."""
+    units, variety = 0, variety_of(row)
     for group in t.state.index.groups.values():
-        if group.unmatched <= 0 or row.pool in group.pools:
+        if group.unmatched <= 0 or variety in group.varieties:
             continue
         for name in group.pools:
             pool = t.state.pools[name]
@@ -182,7 +180,9 @@ def _blocked(t: Turn, row: Runner) -> int:
             if open_ and len(t.state.index.live.get(name, ())) < pool.pool.max_concurrent:
                 units += group.unmatched
                 break
-    return units
+        if units > leaving:
+            return True
+    return False
 
 
 def _leaving(t: Turn, row: Runner) -> int:
@@ -216,28 +216,32 @@ def _cordoned(t: Turn, row: Runner) -> tuple[Rule, str] | None:
     return None
 
 
-def moments(t: Turn, row: Runner) -> Iterator[int]:
-    """Yield the times (ms) at which a rule could begin to hold for the runner as it stands."""
-    pool, policy = t.state.pool(row.pool), t.policy
+def moments(t: Turn, row: Runner) -> list[int]:
+    """Return the times (ms) at which a rule could begin to hold for the runner as it stands."""
+    pool, policy, state = t.state.pool(row.pool), t.policy, row.state
+    found: list[int] = []
     if row.adopted:
-        yield t.state.booted + pool.orphan_grace
-    if row.state is S.LISTENING and row.listening is not None:
+        found.append(t.state.booted + pool.orphan_grace)
+    if state is S.LISTENING and row.listening is not None:
         begun = max(row.listening, row.since)
-        yield idle_from(row) + pool.orphan_grace
-        yield begun + policy.hold_after
-        yield begun + policy.displaced_after
-        yield begun + pool.orphan_grace
+        found += (
+            idle_from(row) + pool.orphan_grace,
+            begun + policy.hold_after,
+            begun + policy.displaced_after,
+            begun + pool.orphan_grace,
+        )
         if pool.min_idle > 0:
-            yield begun + policy.max_idle_age
+            found.append(begun + policy.max_idle_age)
         if row.surplus_since is not None:
-            yield row.surplus_since + pool.surplus_grace
-    elif row.state is S.FINISHING:
-        yield row.since + policy.exit_grace
+            found.append(row.surplus_since + pool.surplus_grace)
+    elif state is S.FINISHING:
+        found.append(row.since + policy.exit_grace)
     elif _kept(row):
-        yield row.since + pool.orphan_grace
-    elif row.state is S.RUNNING and pool.job_timeout is not None and row.hard is not None:
-        yield row.hard + pool.job_timeout
+        found.append(row.since + pool.orphan_grace)
+    elif state is S.RUNNING and pool.job_timeout is not None and row.hard is not None:
+        found.append(row.hard + pool.job_timeout)
         if row.stopping is not None:
-            yield row.stopping + policy.overdue_grace
+            found.append(row.stopping + policy.overdue_grace)
     if row.soft_last is not None:
-        yield row.soft_last + policy.soft_sign_life
+        found.append(row.soft_last + policy.soft_sign_life)
+    return found

@@ -6,12 +6,14 @@ counts, never from a scan of jobs.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 from ephemerd.core import access, holding, scopes
 from ephemerd.core.asking import ask
 from ephemerd.core.commands import Register
-from ephemerd.core.index import Group
+from ephemerd.core.index import Group, Index, labels_of, pool_of, variety_of
 from ephemerd.core.matching import match
 from ephemerd.core.rows import ClassRow, PoolRow
 from ephemerd.core.state import State
@@ -19,9 +21,9 @@ from ephemerd.core.transitions import move_runner
 from ephemerd.core.turn import Turn
 from ephemerd.domain.ids import JobKey, RunnerId, runner_name
 from ephemerd.domain.job import Job
-from ephemerd.domain.labels import satisfies
+from ephemerd.domain.labels import covers
 from ephemerd.domain.pool import Pool
-from ephemerd.domain.runner import Runner, RunnerState
+from ephemerd.domain.runner import FINAL, Runner, RunnerState
 
 LOOK_AHEAD = 64
 """How many of a class's oldest jobs are looked at for one that may have a runner now."""
@@ -34,31 +36,82 @@ RANK = {
 }
 
 
-def serves(pool: Pool, group: Group) -> bool:
-    """Say whether a runner of the pool can be given jobs of the class."""
+def serves(pool: Pool, labels: tuple[str, ...], group: Group) -> bool:
+    """Say whether a runner that the pool registered with these labels can be given jobs of the class."""
     if not group.labels and not pool.unlabelled:
         return False
-    return pool.scope.serves(group.sample) and satisfies(pool.labels, group.labels)
+    return covers(labels, group.labels) and pool.scope.serves(group.sample)
 
 
 def link(t: Turn, group: Group) -> None:
-    """Find the pools of a class that is new, or after the configuration changed."""
-    fitting = [row.pool for row in t.state.pools.values() if serves(row.pool, group)]
-    group.pools = tuple(pool.name for pool in sorted(fitting, key=lambda pool: (len(pool.labels), pool.name)))
+    """Find the pools and varieties of a class that is new, or after either changed."""
+    index = t.state.index
+    fitting = [
+        (len(row.pool.labels), name)
+        for name, row in t.state.pools.items()
+        if serves(row.pool, row.pool.labels, group)
+    ]
+    fitting.sort()
+    group.pools = tuple(name for _, name in fitting)
+    for variety in index.odd:
+        labels = labels_of(variety)
+        if serves(t.state.pool(pool_of(variety)), labels, group):
+            fitting.append((len(labels), variety))
+    fitting.sort()
+    group.varieties = tuple(name for _, name in fitting)
+    taker = (len(fitting), group.name)
+    for name in group.varieties:
+        insort(index.takers.setdefault(name, []), taker)
+        links = index.links.setdefault(name, {})
+        for other in group.varieties:
+            links[other] = links.get(other, 0) + 1
+
+
+def _unlink(index: Index, group: Group) -> None:
+    """Take a class out of what `link` and `line_up` put it into."""
+    _leave_line(index, group)
+    taker = (len(group.varieties), group.name)
+    for name in group.varieties:
+        line, links = index.takers[name], index.links[name]
+        del line[bisect_left(line, taker)]
+        for other in group.varieties:
+            links[other] -= 1
+            if not links[other]:
+                del links[other]
+    group.pools = group.varieties = ()
+
+
+def line_up(t: Turn, group: Group) -> None:
+    """Give a class its place in the line of each of its pools: who was served longest ago comes first."""
+    oldest = group.queued.first()
+    kept = t.state.classes.get(group.name)
+    turn = None if oldest is None else (kept.served if kept is not None else 0, oldest, group.name)
+    if turn == group.turn:
+        return
+    _leave_line(t.state.index, group)
+    if turn is not None and group.pools:
+        group.turn = turn
+        for name in group.pools:
+            insort(t.state.index.turns.setdefault(name, []), turn)
+
+
+def _leave_line(index: Index, group: Group) -> None:
+    if group.turn is None:
+        return
     for name in group.pools:
-        t.state.index.pool_groups.setdefault(name, {})[group.name] = None
+        line = index.turns[name]
+        del line[bisect_left(line, group.turn)]
+    group.turn = None
 
 
 def enter(t: Turn, group: Group) -> None:
     """A class of demand appears: it takes its turn behind those that already wait, never before them."""
-    link(t, group)
     t.put_class(group.name, ClassRow(served=int(t.state.meta.get("dispatch", 0))))
 
 
 def forget(t: Turn, group: Group) -> None:
     """Drop a class of demand that has no job left."""
-    for name in group.pools:
-        t.state.index.pool_groups.get(name, {}).pop(group.name, None)
+    _unlink(t.state.index, group)
     del t.state.index.groups[group.name]
     t.put_class(group.name, None)
 
@@ -66,116 +119,187 @@ def forget(t: Turn, group: Group) -> None:
 def settle(t: Turn) -> bool:
     """Match again what changed; return whether anything had changed."""
     index = t.state.index
-    if not index.dirty_groups and not index.dirty_pools:
+    if not index.dirty_groups and not index.dirty_varieties:
         return False
-    groups, pools = sorted(index.dirty_groups), sorted(index.dirty_pools)
+    for name in sorted(index.dirty_varieties):
+        _notice(t, name)
+    groups, varieties = sorted(index.dirty_groups), sorted(index.dirty_varieties)
     index.dirty_groups.clear()
-    index.dirty_pools.clear()
-    seen: dict[str, None] = {}
+    index.dirty_varieties.clear()
+    stale = dict.fromkeys(varieties)
     for name in groups:
         group = index.groups[name]
-        if group.name not in t.state.classes:
-            enter(t, group)
-        elif not group.pools:
+        if not group.varieties:
             link(t, group)
-        pools.extend(group.pools)
-        if not group.queued:
+        if name not in t.state.classes:
+            enter(t, group)
+        stale.update(dict.fromkeys(group.varieties))
+        if group.queued:
+            line_up(t, group)
+        else:
             forget(t, group)
-        elif not group.pools:
-            group.unmatched = len(group.queued)
-    for pool in sorted(dict.fromkeys(pools)):
-        if pool not in seen:
-            _match_component(t, pool, seen)
+    seen: dict[str, None] = {}
+    for variety in sorted(stale):
+        if variety not in seen:
+            _match_component(t, variety, seen)
     return True
+
+
+def _notice(t: Turn, variety: str) -> None:
+    """A variety beside its pool's own comes with its first runner and goes with its last."""
+    index = t.state.index
+    there = bool(index.supply.get(variety) or index.consuming.get(variety))
+    if there == (variety in index.odd) or not labels_of(variety):
+        return
+    if there:
+        index.odd[variety] = None
+    else:
+        del index.odd[variety]
+    pool, labels = t.state.pool(pool_of(variety)), labels_of(variety)
+    for group in index.groups.values():
+        if serves(pool, labels, group):
+            index.dirty_varieties.update(dict.fromkeys(group.varieties))
+            _unlink(index, group)
+            index.dirty_groups[group.name] = None
+    if not there:
+        _note(index, variety, {})
+        for kept in (index.takers, index.links, index.flow, index.supply, index.consuming, index.leftover):
+            kept.pop(variety, None)
+        del index.dirty_varieties[variety]
 
 
 def derive(t: Turn) -> None:
     """Count again, from rows alone, what the last matching left over; nothing is done about it."""
-    seen: dict[str, None] = {}
-    for pool in sorted(t.state.pools):
-        if pool not in seen:
-            _count_component(t, pool, seen)
-    for group in t.state.index.groups.values():
-        if not group.pools:
-            group.unmatched = len(group.queued)
-
-
-def _count_component(
-    t: Turn, start: str, seen: dict[str, None]
-) -> tuple[dict[str, Group], dict[str, None], dict[str, int]]:
-    """Match what hangs together with a pool; return its classes, its pools, and how much supply of each is used."""
     index = t.state.index
-    pools: dict[str, None] = {start: None}
-    groups: dict[str, Group] = {}
+    seen: dict[str, None] = {}
+    for group in index.groups.values():
+        line_up(t, group)
+    for variety in sorted({*t.state.pools, *index.odd}):
+        if variety not in seen:
+            _count_component(index, variety, seen)
+
+
+def _component(index: Index, start: str) -> list[str]:
+    """Return the varieties that hang together with one, by the classes that they share."""
+    found = {start: None}
     line = [start]
     while line:
-        for name in index.pool_groups.get(line.pop(), ()):
-            if name in groups:
-                continue
-            groups[name] = index.groups[name]
-            for pool in groups[name].pools:
-                if pool not in pools:
-                    pools[pool] = None
-                    line.append(pool)
-    seen.update(pools)
-    demand = {name: len(group.queued) for name, group in groups.items()}
-    edges = {name: group.pools for name, group in groups.items()}
-    consumed = match(demand, {pool: len(index.consuming.get(pool, ())) for pool in pools}, edges)
-    for (name, _), units in consumed.items():
-        demand[name] -= units
-    flow = match(demand, {pool: len(index.supply.get(pool, ())) for pool in pools}, edges)
+        for other in index.links.get(line.pop(), ()):
+            if other not in found:
+                found[other] = None
+                line.append(other)
+    return sorted(found)
+
+
+def _count_component(index: Index, start: str, seen: dict[str, None]) -> tuple[list[str], dict[str, int]]:
+    """Match what hangs together with a variety; return its varieties, and how much supply of each is used."""
+    varieties = _component(index, start)
+    seen.update(dict.fromkeys(varieties))
+    groups = index.groups
+    flow: dict[str, dict[str, int]] = {variety: {} for variety in varieties}
+    consuming = {name: len(members) for name in varieties if (members := index.consuming.get(name))}
+    consumed: dict[str, int] = {}
+    if consuming:
+        found = match(lambda name: len(groups[name].queued), consuming, _edges(index), index.takers)
+        for (name, variety), units in found.items():
+            flow[variety][name] = units
+            consumed[name] = consumed.get(name, 0) + units
+    supply = {name: len(members) for name in varieties if (members := index.supply.get(name))}
     used: dict[str, int] = {}
-    for (name, pool), units in flow.items():
-        demand[name] -= units
-        used[pool] = used.get(pool, 0) + units
-    for name, group in groups.items():
-        group.unmatched = demand[name]
-    for pool in pools:
-        index.leftover[pool] = len(index.supply.get(pool, ())) - used.get(pool, 0)
-    return groups, pools, used
+    if supply:
+        found = match(
+            lambda name: len(groups[name].queued) - consumed.get(name, 0),
+            supply,
+            _edges(index),
+            index.takers,
+        )
+        for (name, variety), units in found.items():
+            flow[variety][name] = flow[variety].get(name, 0) + units
+            used[variety] = used.get(variety, 0) + units
+    for variety in varieties:
+        _note(index, variety, flow[variety])
+        left = supply.get(variety, 0) - used.get(variety, 0)
+        if left:
+            index.leftover[variety] = left
+        else:
+            index.leftover.pop(variety, None)
+    return varieties, used
+
+
+def _edges(index: Index) -> Callable[[str], tuple[str, ...]]:
+    return lambda name: index.groups[name].varieties
+
+
+def _note(index: Index, variety: str, now: dict[str, int]) -> None:
+    """Note what of each class's demand a variety is matched with, most often the same as before."""
+    before = index.flow.get(variety)
+    if before == now or (before is None and not now):
+        return
+    for name, units in (before or {}).items():
+        if (group := index.groups.get(name)) is not None:
+            group.matched -= units
+    for name, units in now.items():
+        index.groups[name].matched += units
+    index.flow[variety] = now
 
 
 def _match_component(t: Turn, start: str, seen: dict[str, None]) -> None:
-    groups, pools, used = _count_component(t, start, seen)
-    for _, group in sorted(groups.items()):
-        holding.review(t, group)
-        if group.unmatched > 0 and not access.full(t.state, group.sample):
-            _ask_for_room(t, group)
-    for pool in sorted(pools):
-        _mark_spares(t, pool, used.get(pool, 0))
+    index = t.state.index
+    varieties, used = _count_component(index, start, seen)
+    for name in sorted(index.held_back):
+        group = index.groups.get(name)
+        if group is not None and not set(group.varieties).isdisjoint(varieties):
+            holding.review(t, group)
+    _ask_for_room(t, varieties)
+    for variety in varieties:
+        _mark_spares(t, variety, used.get(variety, 0))
 
 
-def _ask_for_room(t: Turn, group: Group) -> None:
+def _ask_for_room(t: Turn, varieties: list[str]) -> None:
     """Demand waits for a slot: have whoever may be displaced for it looked at now, not at the next sweep."""
-    hosts = {t.state.pools[name].pool.host: None for name in group.pools}
-    for host in hosts:
+    index = t.state.index
+    for host in {t.state.pool(pool_of(name)).host: None for name in varieties}:
         if t.state.slots_free(host) > 0:
             continue
-        for name, row in t.state.pools.items():
-            if row.pool.host != host or name in group.pools:
-                continue
-            t.touch(
-                runner
-                for runner in t.state.index.supply.get(name, ())
-                if t.now - t.state.runners[runner].since >= t.policy.displaced_after
-            )
+        idle = {
+            runner: variety
+            for variety, members in index.supply.items()
+            if members and t.state.host_of(pool_of(variety)) == host
+            for runner in members
+            if t.now - t.state.runners[runner].since >= t.policy.displaced_after
+        }
+        for group in _waiting_for(t, varieties, host) if idle else ():
+            useless = [runner for runner, variety in idle.items() if variety not in group.varieties]
+            t.touch(useless)
+            for runner in useless:
+                del idle[runner]
+            if not idle:
+                break
 
 
-def _mark_spares(t: Turn, pool: str, used: int) -> None:
-    """Note on each runner of a pool's supply whether the matching leaves it over; the most advanced ones
+def _waiting_for(t: Turn, varieties: list[str], host: str) -> Iterable[Group]:
+    """Yield the classes of a component that could use a slot of the host and have none."""
+    for variety in varieties:
+        for _, _, name in t.state.index.turns.get(variety, ()):
+            group = t.state.index.groups[name]
+            if (
+                t.state.host_of(variety) == host
+                and group.unmatched > 0
+                and not access.full(t.state, group.sample)
+            ):
+                yield group
+
+
+def _mark_spares(t: Turn, variety: str, used: int) -> None:
+    """Note on each runner of a variety's supply whether the matching leaves it over; the most advanced ones
     are matched first."""
-    supply = t.state.index.supply.get(pool, {})
-    members = [t.state.runners[name] for name in supply]
-    if used >= len(members):
-        spare: list[Runner] = []
-        matched = members
-    else:
+    members = [t.state.runners[name] for name in t.state.index.supply.get(variety, ())]
+    if used < len(members):
         members.sort(key=_advancement)
-        matched, spare = members[:used], members[used:]
-    for row in matched:
+    for row in members[:used]:
         if row.surplus_since is not None:
             t.change_runner(row, surplus_since=None)
-    for row in spare:
+    for row in members[used:]:
         if row.surplus_since is None:
             t.change_runner(row, surplus_since=t.now)
 
@@ -188,34 +312,32 @@ def provision(t: Turn) -> bool:
     """Plan runners for open demand while slots are free, then spares; return whether anything was planned or
     asked."""
     acted = False
-    while _any_slot(t):
-        best: tuple[tuple[int, int], Group, Pool, Job] | None = None
-        for name in sorted(t.state.index.groups):
-            group = t.state.index.groups[name]
-            if group.unmatched <= 0 or not group.pools:
-                continue
-            place = _place(t, group)
-            if place is None:
-                continue
-            pool, job = place
-            kept = t.state.classes.get(name)
-            rank = (kept.served if kept is not None else 0, job.order)
-            if best is None or rank < best[0]:
-                best = (rank, group, pool, job)
-        if best is None:
-            return _keep_spares(t) or acted
+    while (best := _next_turn(t)) is not None:
         acted = True
-        _, group, pool, job = best
+        group, pool, job = best
         if _needs_word(t, job):
             asked = ask(t, job, "confirm", pool.name)
             assert asked, "a pool that is ready can be asked for, and the next job has no question out"
             continue
         _plan(t, group, pool, job)
-    return acted
+    return _keep_spares(t) or acted
 
 
-def _any_slot(t: Turn) -> bool:
-    return any(t.state.slots_free(name) > 0 for name in t.state.hosts)
+def _next_turn(t: Turn) -> tuple[Group, Pool, Job] | None:
+    """Return whose turn it is, of the classes that a runner can be made for now: that which was served longest
+    ago, of several that with the older job."""
+    best: tuple[tuple[int, int], Group, Pool, Job] | None = None
+    for name, line in t.state.index.turns.items():
+        if not line or not ready(t, t.state.pools[name].pool):
+            continue
+        for served, oldest, group_name in line:
+            if best is not None and (served, oldest) >= best[0]:
+                break
+            group = t.state.index.groups[group_name]
+            place = _place(t, group) if group.unmatched > 0 else None
+            if place is not None and (best is None or (served, place[1].order) < best[0]):
+                best = ((served, place[1].order), group, *place)
+    return None if best is None else best[1:]
 
 
 def _needs_word(t: Turn, job: Job) -> bool:
@@ -281,14 +403,19 @@ def _next_job(t: Turn, group: Group) -> Job | None:
 
 def _plan(t: Turn, group: Group, pool: Pool, job: Job) -> None:
     holding.spend(t, group)
-    _make(t, pool, job.key)
+    exactly = pool.exact and group.labels != pool.labels
+    row = _make(t, pool, job.key, group.labels if exactly else ())
     t.concern(str(job.key))
     if job.waived:
         t.change_job(job, waived=False, unconfirmed=t.now)
-    group.unmatched -= 1
+    group.matched += 1
+    flow = t.state.index.flow.setdefault(variety_of(row), {})
+    flow[group.name] = flow.get(group.name, 0) + 1
+    line_up(t, group)
 
 
-def _make(t: Turn, pool: Pool, intent: JobKey | None) -> None:
+def _make(t: Turn, pool: Pool, intent: JobKey | None, labels: tuple[str, ...] = ()) -> Runner:
+    """Plan a runner; `labels` are what it is registered with, () for the pool's own."""
     may_call = scopes.may_call(t, pool.scope)  # uses up the trial call of a scope in trouble
     assert may_call, "a pool that is ready may be registered for"
     name = runner_name(t.state.store, t.state.epoch, t.draw("name"), pool.suffix)
@@ -303,17 +430,19 @@ def _make(t: Turn, pool: Pool, intent: JobKey | None) -> None:
             since=t.now,
             created=t.now,
             intent=intent,
+            labels=labels,
         )
     )
-    t.put_runner(move_runner(row, RunnerState.REGISTERING, t.now))
+    row = t.put_runner(move_runner(row, RunnerState.REGISTERING, t.now))
     t.count("dispatches_total", pool=pool.name)
-    t.send(Register(name, pool.scope, pool.labels))
+    t.send(Register(name, pool.scope, labels or pool.labels))
+    return row
 
 
 def _keep_spares(t: Turn) -> bool:
     """Make up for what is missing of `min_idle`, where no demand waits for the slots."""
     acted = False
-    for name in sorted(t.state.pools):
+    for name in sorted(name for name, row in t.state.pools.items() if row.pool.min_idle > 0):
         pool = t.state.pools[name].pool
         missing = pool.min_idle - t.state.index.leftover.get(name, 0)
         while missing > 0 and ready(t, pool) and not _is_wanted(t, pool):
@@ -341,14 +470,26 @@ def _is_wanted(t: Turn, pool: Pool) -> bool:
 
 
 def relink(t: Turn) -> None:
-    """Find the pools of every class again, after the configuration changed."""
+    """Find the pools and varieties of every class again, after the configuration changed."""
     index = t.state.index
-    index.pool_groups.clear()
+    for found in (index.takers, index.links, index.turns, index.flow, index.leftover, index.odd):
+        found.clear()
+    named = {name for members in (index.supply, index.consuming) for name, rows in members.items() if rows}
+    index.odd.update(dict.fromkeys(sorted(name for name in named if labels_of(name))))
     for name in sorted(index.groups):
-        link(t, index.groups[name])
+        group = index.groups[name]
+        group.matched, group.turn = 0, None
+        link(t, group)
         index.dirty_groups[name] = None
-    for name in t.state.pools:
-        index.dirty_pools[name] = None
+    index.dirty_varieties.update(dict.fromkeys((*t.state.pools, *index.odd)))
+
+
+def relabel(t: Turn, pool: Pool, before: tuple[str, ...]) -> None:
+    """A pool has other labels than `before`: its runners keep those that they were registered with."""
+    for row in [row for row in t.state.runners.values() if row.pool == pool.name]:
+        if row.state not in FINAL or row.consumes:
+            labels = row.labels or before
+            t.change_runner(row, labels=() if labels == pool.labels else labels)
 
 
 def discharged(t: Turn, row: Runner) -> bool:

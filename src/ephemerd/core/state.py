@@ -144,6 +144,8 @@ def load(rows: Rows) -> State:
         state.hosts[name] = host_row
     for name, class_row in sorted(rows.get("class", {}).items()):
         state.classes[name] = class_row
+        if class_row.held:
+            state.index.held_back[name] = None
     state.setup = Setup(
         pools=tuple(row.pool for row in state.pools.values() if row.configured),
         hosts=tuple(Host(row.name, row.slots) for row in state.hosts.values() if row.configured),

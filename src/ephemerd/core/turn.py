@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ephemerd.core.commands import Command
-from ephemerd.core.evolve import replace
+from ephemerd.core.evolve import replace, same
 from ephemerd.core.rows import ClassRow, HostRow, PoolRow, ScopeRow
 from ephemerd.core.state import State
 from ephemerd.core.step import Note, Step
@@ -20,12 +20,17 @@ from ephemerd.domain.runner import Decision, Runner
 class Turn:
     """Collects the effects of one event at `now` (ms) and keeps the indexes true as rows change."""
 
-    __slots__ = ("_changed", "_commands", "_decisions", "_notes", "_subjects", "now", "state", "touched")
+    __slots__ = (
+        *("_changed", "_commands", "_decisions", "_notes", "_subjects"),
+        *("now", "state", "stirred", "touched"),
+    )
 
     def __init__(self, state: State, now: int) -> None:
         self.state = state
         self.now = now
         self.touched: dict[RunnerId, None] = {}
+        self.stirred = 0
+        """How often anything was changed that planning could rest on."""
         self._commands: list[Command] = []
         self._changed: dict[tuple[str, str], Any] = {}
         self._decisions: list[Decision] = []
@@ -41,24 +46,30 @@ class Turn:
 
     def put_runner(self, row: Runner) -> Runner:
         """Make this the runner's row; the runner is examined again before the turn ends."""
-        old = self.state.runners.get(row.id)
-        if old == row:
+        name = row.id
+        old = self.state.runners.get(name)
+        if old is row or (old is not None and same(old, row)):
             return row
-        self.state.runners[row.id] = row
+        self.stirred += 1
+        self.state.runners[name] = row
         self.state.index.runner_changed(old, row)
-        self._changed["runner", row.id] = row
-        self.touched[row.id] = None
-        self._subjects[row.id] = None
+        self._changed["runner", name] = row
+        self.touched[name] = None
+        self._subjects[name] = None
         if row.job is not None:
             self._subjects[str(row.job)] = None
         return row
 
     def change_runner(self, row: Runner, **changes: Any) -> Runner:
         """Put the row with some fields changed."""
-        return self.put_runner(replace(row, **changes))
+        for name, value in changes.items():
+            if getattr(row, name) != value:
+                return self.put_runner(replace(row, **changes))
+        return self.put_runner(row)
 
     def drop_runner(self, row: Runner) -> None:
         """Forget a runner that is over and done with."""
+        self.stirred += 1
         self.state.index.runner_changed(row, None)
         del self.state.runners[row.id]
         self._changed["runner", row.id] = None
@@ -73,13 +84,15 @@ class Turn:
     def put_job(self, row: Job) -> Job:
         """Make this the job's row."""
         old = self.state.jobs.get(row.key)
-        if old == row:
+        if old is row or (old is not None and same(old, row)):
             return row
+        self.stirred += 1
+        name = str(row.key)
         self.state.jobs[row.key] = row
         self.state.index.job_changed(old, row, self.state.host_of)
-        self._changed["job", str(row.key)] = row
-        self._subjects[str(row.key)] = None
-        self.schedule_job(row)
+        self._changed["job", name] = row
+        self._subjects[name] = None
+        self.state.agenda.set("job", name, job_moment(row, self.policy, self.now))
         return row
 
     def schedule_job(self, row: Job) -> None:
@@ -88,33 +101,46 @@ class Turn:
 
     def change_job(self, row: Job, **changes: Any) -> Job:
         """Put the row with some fields changed."""
-        return self.put_job(replace(row, **changes))
+        for name, value in changes.items():
+            if getattr(row, name) != value:
+                return self.put_job(replace(row, **changes))
+        return self.put_job(row)
 
     def drop_job(self, key: JobKey) -> None:
         """Forget a finished job."""
+        self.stirred += 1
         old = self.state.jobs.pop(key)
         self.state.index.job_changed(old, None, self.state.host_of)
         self._changed["job", str(key)] = None
         self.state.agenda.set("job", str(key), None)
 
     def put_scope(self, row: ScopeRow) -> ScopeRow:
-        self.state.scopes[str(row.scope)] = row
-        self._changed["scope", str(row.scope)] = row
+        self.stirred += 1
+        name = str(row.scope)
+        self.state.scopes[name] = row
+        self._changed["scope", name] = row
         return row
 
     def put_pool(self, row: PoolRow) -> PoolRow:
+        self.stirred += 1
         self.state.pools[row.pool.name] = row
         self._changed["pool", row.pool.name] = row
         self.state.agenda.set("pool", row.pool.name, row.not_before if row.not_before > self.now else None)
         return row
 
     def put_host(self, row: HostRow) -> HostRow:
+        self.stirred += 1
         self.state.hosts[row.name] = row
         self._changed["host", row.name] = row
         return row
 
     def put_class(self, name: str, row: ClassRow | None) -> None:
         """Keep, or forget (None), what is known of a class of demand."""
+        self.stirred += 1
+        if row is not None and row.held:
+            self.state.index.held_back[name] = None
+        else:
+            self.state.index.held_back.pop(name, None)
         if row is None:
             del self.state.classes[name]
             self._changed["class", name] = None
@@ -131,6 +157,7 @@ class Turn:
         self._changed["access", forge] = row
 
     def set_meta(self, name: str, value: Any) -> None:
+        self.stirred += 1
         self.state.meta[name] = value
         self._changed["meta", name] = value
 
@@ -167,25 +194,16 @@ class Turn:
         """Return the turn's whole effect."""
         return Step(
             commands=tuple(self._commands),
-            changed=tuple(
-                (kind, name, row) for (kind, name), row in sorted(self._changed.items(), key=_by_key)
-            ),
+            changed=tuple([(*key, self._changed[key]) for key in sorted(self._changed)]),
             decisions=tuple(self._decisions),
             notes=tuple(self._notes),
             subjects=tuple(sorted(self._subjects)),
         )
 
 
-def _by_key(item: tuple[tuple[str, str], Any]) -> tuple[str, str]:
-    return item[0]
-
-
 def job_moment(row: Job, policy: Policy, now: int) -> int | None:
     """Return when a job's row wants a look: an unanswered question, one to be repeated, a backoff's end."""
-    moments = [
-        row.asked + policy.confirm_wait if row.asked is not None else None,
-        row.ask_again if row.asked is None else None,
-        row.not_before if row.not_before > now else None,
-    ]
-    known = [moment for moment in moments if moment is not None]
-    return min(known) if known else None
+    moment = row.ask_again if row.asked is None else row.asked + policy.confirm_wait
+    if row.not_before > now and (moment is None or row.not_before < moment):
+        return row.not_before
+    return moment

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ephemerd.core.index import Index
+from ephemerd.core.index import Index, Turn
+from ephemerd.core.matching import takers_of
 from ephemerd.core.state import State
 from ephemerd.domain.job import ENDED_STATUSES, JobStatus
 from ephemerd.domain.labels import SEPARATOR
@@ -19,7 +20,7 @@ COUNTED = (
 
 def validate(state: State) -> list[str]:
     """Return every problem found, empty where there is none. O(everything): for tests and the end."""
-    return [*_recount(state), *_slots(state), *_rows(state), *_names(state)]
+    return [*_recount(state), *_lines(state), *_slots(state), *_rows(state), *_names(state)]
 
 
 def validate_runner(row: Runner) -> list[str]:
@@ -54,6 +55,35 @@ def _recount(state: State) -> Iterator[str]:
     intents = {key: sorted(members) for key, members in kept.intents.items()}
     if intents != {key: sorted(members) for key, members in fresh.intents.items()}:
         yield "index intents: what is kept is not what is counted"
+
+
+def _lines(state: State) -> Iterator[str]:
+    """What planning keeps in order: who serves whom, whose turn it is, what the last matching gave."""
+    kept = state.index
+    held = sorted(name for name, row in state.classes.items() if row.held)
+    if sorted(kept.held_back) != held:
+        yield f"index held_back: {sorted(kept.held_back)} kept, {held} counted"
+    takers = takers_of({name: group.varieties for name, group in kept.groups.items()})
+    if {name: line for name, line in kept.takers.items() if line} != takers:
+        yield "index takers: the classes kept are not those that the varieties serve"
+    turns: dict[str, list[Turn]] = {}
+    given: dict[str, int] = {}
+    for flow in kept.flow.values():
+        for name, units in flow.items():
+            given[name] = given.get(name, 0) + units
+    for name, group in kept.groups.items():
+        if group.matched != given.get(name, 0):
+            yield f"class {name}: {group.matched} matched, {given.get(name, 0)} given"
+        if group.turn is not None:
+            for pool in group.pools:
+                turns.setdefault(pool, []).append(group.turn)
+            served = state.classes[name].served if name in state.classes else 0
+            if group.turn != (served, group.queued.first(), name):
+                yield f"class {name}: its turn {group.turn} is not ({served}, {group.queued.first()})"
+    if {pool: line for pool, line in kept.turns.items() if line} != {
+        pool: sorted(line) for pool, line in turns.items()
+    }:
+        yield "index turns: the lines kept are not the turns of the classes"
 
 
 def slot_difference(state: State) -> int:

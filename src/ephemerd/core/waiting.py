@@ -23,10 +23,10 @@ def why_waiting(state: State, key: JobKey, now: int) -> str:
     if job.refused:
         return access.why(state, job)
     group = state.index.groups.get(group_name(job))
+    if group is not None and group.unmatched <= 0:
+        return "a runner for it is on its way or listens; the forge has not given it the job yet"
     if group is None or not group.pools:
         return not_served(state, job)
-    if group.unmatched <= 0:
-        return "a runner for it is on its way or listens; the forge has not given it the job yet"
     if job.asked is not None:
         return "the forge is asked whether it still waits; a slot is reserved"
     if job.not_before > now:

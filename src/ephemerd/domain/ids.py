@@ -17,6 +17,9 @@ class JobKey:
     repository: str
     id: int
 
+    def __hash__(self) -> int:
+        return self.id  # forges count; and keys are hashed several times an event
+
     def __str__(self) -> str:
         return f"{self.forge}/{self.repository}/{self.id}"
 

@@ -24,7 +24,12 @@ def class_key(labels: Iterable[str]) -> str:
 
 def satisfies(runner_labels: Iterable[str], job_labels: Iterable[str]) -> bool:
     """Say whether a runner with `runner_labels` may be given a job that asks for `job_labels`."""
-    return set(normalise(job_labels)) <= set(normalise(runner_labels))
+    return covers(normalise(runner_labels), normalise(job_labels))
+
+
+def covers(runner_labels: Iterable[str], job_labels: Iterable[str]) -> bool:
+    """`satisfies` for labels that are normalised already."""
+    return set(runner_labels).issuperset(job_labels)
 
 
 def usable(label: str) -> bool:

@@ -29,7 +29,8 @@ class FenceKind(Enum):
 class Pool:
     """A configured kind of runner. `labels` are normalised; `probes` says whether the runtime can look
     inside; `observed` whether silence about a start may be read as "nothing started" in this scope: of all pools
-    of one scope it says the same. `suffix` ends the names of its runners."""
+    of one scope it says the same. `suffix` ends the names of its runners; `exact` registers each with the labels
+    of the job that it is made for, and not with all of the pool's."""
 
     name: str
     scope: Scope
@@ -46,6 +47,7 @@ class Pool:
     observed: bool = True
     unlabelled: bool = False
     suffix: str = ""
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)

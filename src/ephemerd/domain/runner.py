@@ -134,6 +134,7 @@ class Runner:
 
     order        creation number, the persisted key of every order
     intent       the job whose demand caused it; it explains and has no authority
+    labels       those that it was registered with, where they are not its pool's own; () where they are
     registration the forge's id; None until known
     environment  the runtime's own reference; None until started
     signs        how many signs of a job were seen: the generation of DOMAIN.md section 6, step 1
@@ -212,6 +213,7 @@ class Runner:
     leak_again: int | None = None
     absent: int | None = None
     shown_ended: int | None = None
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

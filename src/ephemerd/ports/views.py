@@ -115,7 +115,8 @@ class RunnerView:
     """One runner. `bound` is `hard`, `soft` or empty: by which kind of sign it is known to hold a job.
 
     `intent` is the job whose demand caused it, `job` the one that the forge says it has or had.
-    `fence` is empty, `sent`, `accepted`, `refused` or `missing`.
+    `fence` is empty, `sent`, `accepted`, `refused` or `missing`. `labels` are those that it was registered with, where
+    they are not its pool's.
     """
 
     id: str
@@ -145,6 +146,7 @@ class RunnerView:
     ending: str
     exit_code: int | None
     adopted: bool
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,7 +239,7 @@ def two_classes(**rows: ClassRow) -> tuple[World, RunnerId, dict[str, str]]:
     world.now += 30 * SECOND
     names = {"gpu" if "gpu" in name else "plain": name for name in world.core.state.index.groups}
     for short, row in rows.items():
-        world.core.state.classes[names[short]] = row
+        settled(world).put_class(names[short], row)
     return world, runner, names
 
 

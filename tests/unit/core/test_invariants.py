@@ -13,7 +13,7 @@ from ephemerd.core import codec
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.core.machine import Core
-from ephemerd.core.matching import match
+from ephemerd.core.matching import match, takers_of
 from ephemerd.core.validate import slot_difference, validate
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.job import ForgeStatus, JobReport, Told
@@ -53,12 +53,17 @@ def test_i7_rows_alone_give_an_equal_core(state):
 def uncovered(state, made):
     """Units of demand that neither the supply, less the runners just made, nor a nameless bound one covers."""
     demand = {name: len(group.queued) for name, group in state.index.groups.items()}
-    edges = {name: group.pools for name, group in state.index.groups.items()}
+    edges = {name: group.varieties for name, group in state.index.groups.items()}
+    takers = takers_of(edges)
+
+    def matched(supply):
+        return match(lambda name: demand[name], supply, lambda name: edges[name], takers).items()
+
     consuming = {name: len(rows) for name, rows in state.index.consuming.items()}
-    for (name, _), units in match(demand, consuming, edges).items():
+    for (name, _), units in matched(consuming):
         demand[name] -= units
     supply = {name: sum(row not in made for row in rows) for name, rows in state.index.supply.items()}
-    return sum(demand.values()) - sum(match(demand, supply, edges).values())
+    return sum(demand.values()) - sum(units for _, units in matched(supply))
 
 
 class Walk:

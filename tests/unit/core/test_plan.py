@@ -690,6 +690,6 @@ def test_a_pool_whose_labels_changed_knows_the_jobs_no_more_that_it_served_befor
     world.completed(1, how="cancelled")
     assert world.core.state.index.groups == {}
     world.queued(2, labels=("arm",))
-    assert {pool: len(names) for pool, names in world.core.state.index.pool_groups.items() if names} == {
-        "small": 1
-    }
+    index = world.core.state.index
+    assert {pool: len(names) for pool, names in index.takers.items() if names} == {"small": 1}
+    assert {pool: len(names) for pool, names in index.turns.items() if names} == {"small": 1}

@@ -49,6 +49,11 @@ INDEX: list[tuple[str, Callable[[State], object]]] = [
     ("index by_repository:", lambda s: s.index.by_repository.clear()),
     ("index groups:", lambda s: next(iter(s.index.groups.values())).queued.add(99, key(99))),
     ("index intents:", lambda s: s.index.intents.clear()),
+    ("index held_back:", lambda s: s.index.held_back.update(any=None)),
+    ("index takers:", lambda s: s.index.takers.clear()),
+    ("index turns:", lambda s: s.index.turns.clear()),
+    ("class github/acme/app", lambda s: s.index.flow.clear()),
+    ("class github/acme/app", lambda s: s.classes.clear()),
 ]
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
+from ephemerd.core.index import variety_of
 from ephemerd.core.state import State
 from ephemerd.core.step import Step
 from ephemerd.domain.errors import Fault, Remedy
@@ -143,7 +144,8 @@ class Monitor:
             row = state.runners.get(command.runner)
             if row is None or row.created != now:
                 continue  # an older one, whose name was looked up and was not there
-            fresh[row.pool] = fresh.get(row.pool, 0) + 1
+            variety = variety_of(row)
+            fresh[variety] = fresh.get(variety, 0) + 1
             if row.intent is None and state.pools[row.pool].pool.min_idle:
                 continue  # a spare, which nobody has to confirm; whether it is one too many is asked below
             job = state.jobs.get(row.intent) if row.intent is not None else None
@@ -189,13 +191,14 @@ def _needed(fresh: Mapping[str, int], state: State) -> bool:
     """Say whether every fresh runner serves demand that the rest of the supply leaves open."""
     index = state.index
     demand = {name: len(group.queued) for name, group in index.groups.items() if group.queued}
-    edges = {name: group.pools for name, group in index.groups.items()}
+    edges = {name: group.varieties for name, group in index.groups.items()}
     for name, row in state.pools.items():
         if row.pool.min_idle:
             demand[f"idle {name}"] = row.pool.min_idle
             edges[f"idle {name}"] = (name,)
     supply = {
-        pool: len(index.supply.get(pool, ())) + len(index.consuming.get(pool, ())) for pool in state.pools
+        variety: len(index.supply.get(variety, ())) + len(index.consuming.get(variety, ()))
+        for variety in (*state.pools, *index.odd)
     }
-    before = {pool: units - fresh.get(pool, 0) for pool, units in supply.items()}
+    before = {variety: units - fresh.get(variety, 0) for variety, units in supply.items()}
     return most(demand, supply, edges) - most(demand, before, edges) == sum(fresh.values())
