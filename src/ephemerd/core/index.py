@@ -92,10 +92,25 @@ def labels_of(variety: str) -> tuple[str, ...]:
     return tuple(labels.split(SEPARATOR)) if found else ()
 
 
+_Place = tuple[
+    tuple[str, str] | None,
+    str | None,
+    str | None,
+    str | None,
+    str | None,
+    str | None,
+    tuple[str, str] | None,
+    JobKey | None,
+    tuple[str, int] | None,
+]
+_NOWHERE: _Place = (None,) * 9
+
+
 @dataclass(slots=True)
 class Index:
     """`supply`, `consuming`, `takers`, `flow` and `leftover` are by variety, `live` and `turns` by pool.
 
+    places    where each runner's row stands in the indexes that rest on it
     takers    the classes that a variety serves, the least flexible first
     links     how many classes hang a variety and another one together
     flow      what of a class's demand the last matching gave a variety
@@ -104,6 +119,7 @@ class Index:
     held_back the classes for which the forge may be holding back
     """
 
+    places: dict[RunnerId, _Place] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     takers: dict[str, list[Taker]] = field(default_factory=dict)
     links: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -133,12 +149,15 @@ class Index:
 
     def runner_changed(self, old: Runner | None, new: Runner | None) -> None:
         """Follow a runner's row from `old` to `new` (None where there is none)."""
-        before = _NOWHERE if old is None else _place(old)
-        after = _NOWHERE if new is None else _place(new)
+        row = new if new is not None else old
+        if row is None:
+            return
+        before = self.places.pop(row.id, _NOWHERE)
+        after = _NOWHERE
+        if new is not None:
+            after = self.places[row.id] = _place(new)
         if before == after:
             return
-        row = new if new is not None else old
-        assert row is not None, "a row that was or that is"
         if before[0] != after[0]:
             _moved(self.by_state, before[0], after[0])
         for members, was, now in (
@@ -225,20 +244,6 @@ class Index:
             self.groups[name] = group_or_none
         group_or_none.queued.add(row.order, row.key)
         self.dirty_groups[name] = None
-
-
-_Place = tuple[
-    tuple[str, str] | None,
-    str | None,
-    str | None,
-    str | None,
-    str | None,
-    str | None,
-    tuple[str, str] | None,
-    JobKey | None,
-    tuple[str, int] | None,
-]
-_NOWHERE: _Place = (None,) * 9
 
 
 def _place(row: Runner) -> _Place:

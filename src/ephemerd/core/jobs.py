@@ -152,12 +152,13 @@ def _bind(t: Turn, job: Job, report: JobReport, told: Told) -> None:
         return
     job = t.state.jobs[job.key]
     found = find_runner(t, report) or _known_to_have(t, job, report)
-    if report.runner_name is not None and job.runner != report.runner_name:
-        job = t.change_job(job, runner=report.runner_name)
+    taken = found is not None and job.ours != found.id
+    job = t.change_job(
+        job, runner=report.runner_name or job.runner, ours=job.ours if found is None else found.id
+    )
     if found is None:
         return
-    if job.ours != found.id:
-        job = t.change_job(job, ours=found.id)
+    if taken:
         access.taken(t, job)
     signs.named(t, found, job, over=report.status is ForgeStatus.COMPLETED, told=told)
 

@@ -38,8 +38,9 @@ def on_registered(t: Turn, event: Registered) -> None:
         if row.state is RunnerState.GONE:
             t.change_runner(row, registration=event.registration, unregister=True)
         return
-    row = t.change_runner(row, registration=event.registration)
-    t.put_runner(move_runner(row, RunnerState.STARTING, t.now, started=t.now))
+    t.put_runner(
+        move_runner(row, RunnerState.STARTING, t.now, started=t.now, registration=event.registration)
+    )
     t.send(StartRunner(row.id, row.pool))
 
 

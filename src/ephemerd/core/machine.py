@@ -6,7 +6,8 @@ until nothing changes any more, then set the moments at which the touched ones w
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from collections.abc import Callable
+from typing import Any
 
 from ephemerd.core import (
     access,
@@ -142,90 +143,12 @@ def rearm(t: Turn) -> None:
 
 def dispatch(t: Turn, event: ev.Event) -> None:
     """Hand an event to what takes it in."""
-    match event:
-        case ev.Woke() | ev.ClockStepped():
-            _due(t)
-        case ev.JobReported():
-            jobs.on_reported(t, event)
-        case ev.SignSeen():
-            signs.on_sign(t, event)
-        case ev.Booted():
-            boot.on_booted(t, event)
-        case ev.MachineSlept():
-            boot.on_slept(t, event)
-        case ev.Reconfigured():
-            reconfigure.on_reconfigured(t, event)
-            rearm(t)
-        case ev.JobLookedUp():
-            jobs.on_looked_up(t, event)
-        case ev.RunLookedUp():
-            access.on_run_looked_up(t, event)
-        case ev.ScopeAnswered():
-            _scope_answered(t, event)
-        case ev.ApplicationTold():
-            lifecycle.on_application(t, event)
-        case ev.CordonOrdered() | ev.DrainOrdered():
-            orders.on_cordon(t, event)
-        case ev.UncordonOrdered():
-            orders.on_uncordon(t, event)
-        case ev.KillOrdered():
-            orders.on_kill(t, event)
-        case ev.SweepOrdered():
-            orders.touch_live(t)
-        case ev.EnvironmentsListed():
-            listings.on_environments(t, event)
-        case ev.RegistrationsListed():
-            listings.on_registrations(t, event)
-        case ev.JobsRead():
-            jobs.on_read(t, event)
-        case ev.JobsListed():
-            listings.on_jobs(t, event)
-        case _:
-            _answer_about_runner(t, event)
-
-
-RunnerAnswer = (
-    ev.Registered
-    | ev.RegistrationFailed
-    | ev.NameLookedUp
-    | ev.EnvironmentStarted
-    | ev.StartFailed
-    | ev.EnvironmentExited
-    | ev.Probed
-    | ev.RunnerLookedUp
-    | ev.FenceAnswered
-    | ev.EnvironmentDestroyed
-    | ev.DestroyFailed
-)
-
-
-def _answer_about_runner(t: Turn, event: RunnerAnswer) -> None:
-    t.concern(event.runner)
-    match event:
-        case ev.Registered():
-            lifecycle.on_registered(t, event)
-        case ev.RegistrationFailed():
-            lifecycle.on_registration_failed(t, event)
-        case ev.NameLookedUp():
-            lifecycle.on_name_looked_up(t, event)
-        case ev.EnvironmentStarted():
-            lifecycle.on_started(t, event)
-        case ev.StartFailed():
-            lifecycle.on_start_failed(t, event)
-        case ev.EnvironmentExited():
-            lifecycle.on_exited(t, event)
-        case ev.Probed():
-            gate.on_probed(t, event)
-        case ev.RunnerLookedUp():
-            lifecycle.on_looked_up(t, event)
-        case ev.FenceAnswered():
-            gate.on_fence(t, event)
-        case ev.EnvironmentDestroyed():
-            lifecycle.on_destroyed(t, event)
-        case ev.DestroyFailed():
-            lifecycle.on_destroy_failed(t, event)
-        case _:
-            assert_never(event)
+    answer = ANSWERS.get(type(event))
+    if answer is not None:
+        t.concern(event.runner)  # type: ignore[union-attr]
+        answer(t, event)
+    else:
+        HANDLERS[type(event)](t, event)
 
 
 def _scope_answered(t: Turn, event: ev.ScopeAnswered) -> None:
@@ -257,3 +180,50 @@ def _job_due(t: Turn, key: JobKey | None) -> None:
     job = t.state.jobs.get(key) if key is not None else None
     if job is not None:
         jobs.due(t, job)
+
+
+def _reconfigured(t: Turn, event: ev.Reconfigured) -> None:
+    reconfigure.on_reconfigured(t, event)
+    rearm(t)
+
+
+Handler = Callable[[Turn, Any], None]
+
+HANDLERS: dict[type, Handler] = {
+    ev.JobReported: jobs.on_reported,
+    ev.SignSeen: signs.on_sign,
+    ev.Woke: lambda t, _: _due(t),
+    ev.ClockStepped: lambda t, _: _due(t),
+    ev.Booted: boot.on_booted,
+    ev.MachineSlept: boot.on_slept,
+    ev.Reconfigured: _reconfigured,
+    ev.JobLookedUp: jobs.on_looked_up,
+    ev.RunLookedUp: access.on_run_looked_up,
+    ev.ScopeAnswered: _scope_answered,
+    ev.ApplicationTold: lifecycle.on_application,
+    ev.CordonOrdered: orders.on_cordon,
+    ev.DrainOrdered: orders.on_cordon,
+    ev.UncordonOrdered: orders.on_uncordon,
+    ev.KillOrdered: orders.on_kill,
+    ev.SweepOrdered: lambda t, _: orders.touch_live(t),
+    ev.EnvironmentsListed: listings.on_environments,
+    ev.RegistrationsListed: listings.on_registrations,
+    ev.JobsRead: jobs.on_read,
+    ev.JobsListed: listings.on_jobs,
+}
+"""What takes in each kind of event."""
+
+ANSWERS: dict[type, Handler] = {
+    ev.Registered: lifecycle.on_registered,
+    ev.RegistrationFailed: lifecycle.on_registration_failed,
+    ev.NameLookedUp: lifecycle.on_name_looked_up,
+    ev.EnvironmentStarted: lifecycle.on_started,
+    ev.StartFailed: lifecycle.on_start_failed,
+    ev.EnvironmentExited: lifecycle.on_exited,
+    ev.Probed: gate.on_probed,
+    ev.RunnerLookedUp: lifecycle.on_looked_up,
+    ev.FenceAnswered: gate.on_fence,
+    ev.EnvironmentDestroyed: lifecycle.on_destroyed,
+    ev.DestroyFailed: lifecycle.on_destroy_failed,
+}
+"""What takes in each kind of answer about one runner, which the event names."""

@@ -22,15 +22,23 @@ def nominee(t: Turn, row: Runner) -> tuple[Rule, str] | None:
 
     `spent` comes before the rules that the gate holds for ever where the registration is gone.
     """
-    if row.state not in ENDABLE:
+    state = row.state
+    if state not in ENDABLE:
         return None
     pool = t.state.pool(row.pool)
-    spent, order = _spent(t, row), row.order_given
-    if order is not None and (order.even_if_busy or spent is None):
+    found, order = _spent(t, row), row.order_given
+    if order is not None and (order.even_if_busy or found is None):
         return Rule.OPERATOR, f"{order.who} asked: {order.reason}"
-    found = _overdue(t, row, pool) or spent or _unborn(row) or _finished(t, row)
+    if state is S.RUNNING:
+        return _overdue(t, row, pool) or found
+    if found is None and state is S.STARTING:
+        found = _unborn(row)
+    elif found is None and state is S.FINISHING:
+        found = _finished(t, row)
     if found is None and t.policy.orphan_sweep and not _rests(t, row, pool):
-        found = _leaked(t, row) or _expired(t, row, pool) or _surplus(t, row, pool) or _displaced(t, row)
+        found = _leaked(row) or _kept_too_long(t, row, pool)
+        if found is None and state is S.LISTENING and row.listening is not None:
+            found = _expired(t, row, pool) or _surplus(t, row, pool) or _displaced(t, row)
     return found or _cordoned(t, row)
 
 
@@ -57,7 +65,7 @@ def _rests(t: Turn, row: Runner, pool: Pool) -> bool:
 
 
 def _overdue(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
-    if pool.job_timeout is None or row.hard is None or row.state is not S.RUNNING:
+    if pool.job_timeout is None or row.hard is None:
         return None
     ran = t.now - row.hard
     if ran < pool.job_timeout:
@@ -71,13 +79,13 @@ def _overdue(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
 
 
 def _unborn(row: Runner) -> tuple[Rule, str] | None:
-    if row.state is S.STARTING and row.late:
+    if row.late:
         return Rule.UNBORN, "it did not listen within the provision limit"
     return None
 
 
 def _finished(t: Turn, row: Runner) -> tuple[Rule, str] | None:
-    if row.state is S.FINISHING and t.now - row.since >= t.policy.exit_grace:
+    if t.now - row.since >= t.policy.exit_grace:
         return Rule.FINISHED, f"its job is over by {row.over_via}, and it did not leave within the exit grace"
     return None
 
@@ -94,20 +102,23 @@ def _spent(t: Turn, row: Runner) -> tuple[Rule, str] | None:
     return None
 
 
-def _leaked(t: Turn, row: Runner) -> tuple[Rule, str] | None:
+def _leaked(row: Runner) -> tuple[Rule, str] | None:
     if row.leak is not None and row.leak_again is not None and row.hard is None:
         return Rule.LEAKED, "an environment with our tag that the store does not know, seen twice"
     return None
 
 
-def _expired(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
+def _kept_too_long(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
     if _kept(row) and t.now - row.since >= pool.orphan_grace:
         return (
             Rule.EXPIRED,
             "kept after a permit had lapsed, and no job showed itself within the grace window",
         )
-    if row.state is not S.LISTENING or row.listening is None:
-        return None
+    return None
+
+
+def _expired(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
+    """The rule for one that listens."""
     idle = t.now - idle_from(row)
     if idle < pool.orphan_grace:
         return None

@@ -327,14 +327,19 @@ def _next_turn(t: Turn) -> tuple[Group, Pool, Job] | None:
     """Return whose turn it is, of the classes that a runner can be made for now: that which was served longest
     ago, of several that with the older job."""
     best: tuple[tuple[int, int], Group, Pool, Job] | None = None
+    groups = t.state.index.groups
     for name, line in t.state.index.turns.items():
-        if not line or not ready(t, t.state.pools[name].pool):
-            continue
+        is_ready = False
         for served, oldest, group_name in line:
             if best is not None and (served, oldest) >= best[0]:
                 break
-            group = t.state.index.groups[group_name]
-            place = _place(t, group) if group.unmatched > 0 else None
+            group = groups[group_name]
+            if group.unmatched <= 0:
+                continue
+            is_ready = is_ready or ready(t, t.state.pools[name].pool)
+            if not is_ready:
+                break
+            place = _place(t, group)
             if place is not None and (best is None or (served, place[1].order) < best[0]):
                 best = ((served, place[1].order), group, *place)
     return None if best is None else best[1:]
@@ -419,19 +424,17 @@ def _make(t: Turn, pool: Pool, intent: JobKey | None, labels: tuple[str, ...] = 
     may_call = scopes.may_call(t, pool.scope)  # uses up the trial call of a scope in trouble
     assert may_call, "a pool that is ready may be registered for"
     name = runner_name(t.state.store, t.state.epoch, t.draw("name"), pool.suffix)
-    row = t.put_runner(
-        Runner(
-            id=name,
-            pool=pool.name,
-            host=pool.host,
-            scope=pool.scope,
-            order=t.draw("runner"),
-            state=RunnerState.PLANNED,
-            since=t.now,
-            created=t.now,
-            intent=intent,
-            labels=labels,
-        )
+    row = Runner(
+        id=name,
+        pool=pool.name,
+        host=pool.host,
+        scope=pool.scope,
+        order=t.draw("runner"),
+        state=RunnerState.PLANNED,
+        since=t.now,
+        created=t.now,
+        intent=intent,
+        labels=labels,
     )
     row = t.put_runner(move_runner(row, RunnerState.REGISTERING, t.now))
     t.count("dispatches_total", pool=pool.name)

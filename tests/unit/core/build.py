@@ -76,6 +76,7 @@ class World:
         self.core, self.now, self.answers = Core(), START, answers
         self.sent: list[cm.Command] = []
         self.decisions: list[Any] = []
+        self.unregistered: set[str] = set()
         self._jobs = itertools.count(101)
         self._registrations = itertools.count(9001)
         self.step = self.boot("e1")
@@ -132,7 +133,9 @@ class World:
         elif isinstance(command, cm.ListRegistrations):
             self.handle(ev.RegistrationsListed(command.scope, ()))
         elif isinstance(command, cm.LookUpRunner) and not self._in_gate(command.runner):
-            self.handle(ev.RunnerLookedUp(command.runner, command.token, busy=False, connected=True))
+            there = command.runner not in self.unregistered
+            flags: dict[str, Any] = {"busy": False, "connected": True} if there else {"missing": True}
+            self.handle(ev.RunnerLookedUp(command.runner, command.token, **flags))
 
     def _in_gate(self, name: RunnerId) -> bool:
         run = self.row(name).gate

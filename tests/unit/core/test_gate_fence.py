@@ -252,6 +252,7 @@ def test_not_found_says_nothing():
 
 def twice_not_found(world, name):
     """Answer "not found" to the fence of an idle runner until it was so twice, a minute apart."""
+    world.unregistered.add(name)
     for seen in range(2):
         again(world, name)
         world.probed(name)

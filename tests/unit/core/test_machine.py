@@ -9,11 +9,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from ephemerd.core import codec
+from ephemerd.core import codec, machine
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.core.agenda import Agenda
@@ -352,3 +352,11 @@ def test_a_moment_of_a_job_that_is_no_more_is_nobodys(name):
     step = world.feed(ev.Woke())
     assert (step.commands, step.changed) == ((), ())
     assert ("job", name) not in world.core.state.agenda.moments()
+
+
+def test_every_kind_of_event_is_taken_in_by_one_handler() -> None:
+    kinds = set(get_args(ev.Event))
+    assert set(machine.HANDLERS) | set(machine.ANSWERS) == kinds
+    assert set(machine.HANDLERS) & set(machine.ANSWERS) == set()
+    for kind in machine.ANSWERS:
+        assert "runner" in {field.name for field in dataclasses.fields(kind)}
