@@ -368,10 +368,13 @@ def _allows(t: Turn, group: Group) -> bool:
 
 def ready(t: Turn, pool: Pool) -> bool:
     """Say whether a runner of the pool could be made at this moment."""
-    row, host = t.state.pools[pool.name], t.state.hosts.get(pool.host)
-    if not row.configured or row.cordoned or host is None or host.cordoned or t.state.meta.get("cordoned"):
+    host = t.state.hosts.get(pool.host)
+    if host is None or t.state.slots_free(pool.host) <= 0:  # by far the most frequent reason
         return False
-    if t.now < row.not_before or t.state.slots_free(pool.host) <= 0:
+    row = t.state.pools[pool.name]
+    if not row.configured or row.cordoned or host.cordoned or t.state.meta.get("cordoned"):
+        return False
+    if t.now < row.not_before:
         return False
     if row.missing or trying(t.state, row) is not None:
         return False
