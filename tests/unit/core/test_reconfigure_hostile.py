@@ -19,7 +19,7 @@ from ephemerd.domain.access import Access
 from ephemerd.domain.pool import Host, Setup
 from tests.unit.core.hostile import SETUP
 from tests.unit.core.test_machine_hostile import Hostile
-from tests.unit.core.world import MINUTE, SECOND
+from tests.unit.core.world import LABELS, MINUTE, SECOND
 
 NAMES = [pool.name for pool in SETUP.pools]
 
@@ -29,6 +29,9 @@ ACCESS = (
     (Access("github"),),
     (Access("github", repositories=("acme/app",), forks=("*",), branches=("main",), most=1),),
 )
+
+
+LABEL_SETS = (LABELS, ("gpu",), ("gpu", "linux", "self-hosted", "x64"))
 
 
 class Reconfigured(Hostile):
@@ -61,6 +64,8 @@ class Reconfigured(Hostile):
         moves=st.booleans(),
         drops=st.booleans(),
         access=st.sampled_from(ACCESS),
+        exact=st.booleans(),
+        relabelled=st.none() | st.sampled_from(LABEL_SETS),
     )
     def the_configuration_changes(
         self,
@@ -71,9 +76,17 @@ class Reconfigured(Hostile):
         moves: bool,
         drops: bool,
         access: tuple[Access, ...],
+        exact: bool,
+        relabelled: tuple[str, ...] | None,
     ) -> None:
         kept = tuple(
-            replace(pool, max_concurrent=most, host="there" if moves else pool.host)
+            replace(
+                pool,
+                max_concurrent=most,
+                host="there" if moves else pool.host,
+                exact=exact,
+                labels=relabelled if relabelled is not None and pool.name == "gpu" else pool.labels,
+            )
             for pool in SETUP.pools
             if pool.name in pools
         )
