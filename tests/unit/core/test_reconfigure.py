@@ -123,7 +123,8 @@ def test_the_policy_is_kept_for_the_next_life() -> None:
     again(world, pool(), policy=replace(Policy(), settle=9 * SECOND, reconcile_every=MINUTE))
     assert world.reborn().state.policy.settle == 9 * SECOND
     sent = world.wait(61 * SECOND)
-    assert len(of(sent, cm.ListJobs)) == 1, "the shorter rhythm holds at once"
+    for kind in (cm.ListJobs, cm.ListRegistrations, cm.ListEnvironments):
+        assert len(of(sent, kind)) == 1, "the shorter rhythm holds at once"
 
 
 def test_a_backoff_ends_since_somebody_mended_something() -> None:
@@ -144,3 +145,66 @@ def test_a_host_that_goes_has_its_idle_runners_nominated_though_their_pool_stays
     assert run is not None
     assert (run.rule, run.reason) == (Rule.CORDONED, "its host is not configured any more")
     assert of(step.commands, cm.Destroy) + of(step.commands, cm.Deregister) == []
+
+
+def test_that_the_configuration_was_read_again_is_said() -> None:
+    world = World()
+    again(world, pool())
+    assert "the configuration was read again" in world.notes
+
+
+def test_a_host_that_comes_is_listed_at_once_and_the_others_in_their_time() -> None:
+    """What runs there may be ours: it holds slots that would else be given away."""
+    world = World(pool(), hosts=(Host("gone", 1), Host("here", 1)))
+    world.wait(SECOND)
+    step = again(world, pool(), hosts=(Host("here", 1), Host("there", 1)))
+    assert of(step.commands, cm.ListEnvironments) == [cm.ListEnvironments("there")]
+
+
+def test_rules_are_evaluated_as_often_as_the_new_policy_says_from_now_on() -> None:
+    world = World()
+    world.wait(SECOND)
+    again(world, pool(), policy=Policy(nominate_every=10 * SECOND))
+    assert world.core.next_wake() == world.now + 10 * SECOND
+    again(world, pool(), policy=Policy(nominate_every=MINUTE))
+    assert world.core.next_wake() == world.now + 10 * SECOND, "what was to come sooner does"
+
+
+def moved(world: World) -> str:
+    """Leave the pool out and bring it back on another host; return where it is then."""
+    again(world, pool("other"))
+    again(world, pool("other"), pool(host="there"))
+    return world.core.state.pool("small").host
+
+
+def test_a_pool_that_was_left_out_comes_back_where_its_runners_are() -> None:
+    world = World(hosts=(Host("here", 2), Host("there", 2)))
+    assert moved(world) == "there"
+    world = World(hosts=(Host("here", 2), Host("there", 2)))
+    (name,) = world.listening(1)
+    world.in_progress(1, name)
+    assert moved(world) == "here"
+
+
+def test_a_pool_that_was_left_out_comes_back_where_a_slot_is_reserved_for_it() -> None:
+    """The forge is asked about a job, and the slot of the host where the pool was is kept for the answer."""
+    world = World(hosts=(Host("here", 1), Host("there", 1)))
+    (name,) = world.listening(9)
+    world.in_progress(9, name)
+    world.queued(1)
+    world.wait(61 * SECOND)
+    world.lists = False
+    world.exited(name)
+    assert world.core.state.index.reserved == {"here": 1}
+    assert moved(world) == "here"
+
+
+def test_what_was_listed_of_a_scope_that_nobody_served_meanwhile_counts_no_more() -> None:
+    """What was queued there meanwhile is not known: the rules that rest on silence rest until it is read."""
+    world = World(pool(), pool("lib", scope=LIB))
+    assert world.core.state.scope(LIB).jobs_listed is not None
+    again(world, pool())
+    world.lists = False
+    again(world, pool(), pool("lib", scope=LIB))
+    assert world.core.state.scope(LIB).jobs_listed is None
+    assert world.core.state.scope(APP).jobs_listed is not None

@@ -265,3 +265,45 @@ def test_another_silence_after_the_minute_begins_a_new_one() -> None:
     world.now += 5 * MINUTE  # nobody woke it meanwhile
     world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
     assert world.core.state.scopes[str(APP)].next_try == world.now + MINUTE
+
+
+def limited(world: World, ms: int) -> None:
+    """The forge limits our requests for so long, which is no whole number of minutes."""
+    assert ms % MINUTE
+    world.feed(ev.ScopeAnswered(APP, limited_until=world.now + ms))
+
+
+def test_a_registration_that_is_to_be_taken_back_is_so_when_the_limit_ends() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    limited(world, 90 * SECOND)
+    world.exited(name)
+    assert of(world.wait(90 * SECOND - 1), cm.Deregister) == []
+    assert [command.intent.runner for command in of(world.wait(1), cm.Deregister)] == [name]
+
+
+def test_whose_job_one_had_that_is_gone_is_asked_when_the_limit_ends() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.WORKER)
+    world.exited(name)
+    limited(world, 90 * SECOND)
+    assert of(world.wait(90 * SECOND - 1), cm.LookUpJob) == []
+    assert [command.job for command in of(world.wait(1), cm.LookUpJob)] == [key(1)]
+
+
+def test_a_registration_without_a_runner_is_looked_up_when_the_limit_ends() -> None:
+    world = World()
+    stray = ev.FoundRegistration("eph-s1-e0-7", 300, busy=False, online=True)
+    world.feed(ev.RegistrationsListed(APP, (stray,)))
+    limited(world, 90 * SECOND)
+    assert of(world.wait(90 * SECOND - 1), cm.LookUpRunner) == []
+    assert len(of(world.wait(1), cm.LookUpRunner)) == 1
+
+
+def test_a_listener_is_looked_up_when_the_limit_ends() -> None:
+    world = World()
+    world.listening(1)
+    limited(world, 90 * SECOND)
+    assert of(world.wait(90 * SECOND - 1), cm.LookUpRunner) == []
+    assert len(of(world.wait(1), cm.LookUpRunner)) == 1

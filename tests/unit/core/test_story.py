@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -51,7 +52,40 @@ def looked(**more) -> ProbeReport:
     return ProbeReport(**{**fields, **more})
 
 
+TWO = Setup((POOL, replace(POOL, name="mac", max_concurrent=2)), (Host("local", 4),), Policy())
 SENTENCES: list[tuple[ev.Event, str]] = [
+    (
+        ev.Booted("s", "1", TWO),
+        "the daemon started (store s, boot epoch 1, pools: linux, mac)",
+    ),
+    (
+        ev.Reconfigured("ann", TWO),
+        "ann had the configuration read again (pools: linux (at most 4), mac (at most 2))",
+    ),
+    (
+        ev.Reconfigured("ann", Setup((), (), Policy())),
+        "ann had the configuration read again (pools: none)",
+    ),
+    (
+        ev.JobReported(report(ForgeStatus.COMPLETED, runner_name=R), Told.WEBHOOK),
+        f"a delivery said that the job is completed without a conclusion on {R}",
+    ),
+    (
+        ev.RunLookedUp(JOB, 3, Origin(branch="main")),
+        "asked whose work its run is, the forge said: of a repository, branch main",
+    ),
+    (
+        ev.RunnerLookedUp(R, 3, busy=True, connected=True),
+        "the forge shows its registration: busy (the flag can veto, it cannot clear)",
+    ),
+    (
+        ev.RunnerLookedUp(R, 3),
+        "the forge shows its registration: no busy flag (the flag can veto, it cannot clear)",
+    ),
+    (
+        ev.EnvironmentsListed("local", (), complete=True),
+        "host local listed 0 environments of ours",
+    ),
     (
         ev.Booted("s", "1", SETUP),
         "the daemon started (store s, boot epoch 1, pools: linux)",
@@ -331,6 +365,21 @@ def test_a_probe_shows_what_its_files_said():
     assert offered.evidence == ("its files show an offered job",)
     assert announced.evidence == ("its log announces a job",)
     assert ended.evidence == ("its log announces a job and its end",)
+
+
+def test_an_offer_of_which_the_files_show_the_end_is_told_with_it() -> None:
+    told = say(ev.Probed(R, 3, looked(offered_at=5, ended_at=9)))
+    assert told.evidence == ("its files show an offered job and its end",)
+
+
+@pytest.mark.parametrize(
+    ("online", "busy", "words"),
+    [(True, True, "online, busy"), (True, False, "online, not busy"), (False, False, "offline, not busy")],
+)
+def test_a_list_of_registrations_shows_how_its_own_one_stands(online: bool, busy: bool, words: str) -> None:
+    found = ev.FoundRegistration(R, 88, busy=busy, online=online)
+    told = say(ev.RegistrationsListed(SCOPE, (found,)), R)
+    assert told.evidence == (f"its own is among them: 88, {words}",)
 
 
 @pytest.mark.parametrize(
