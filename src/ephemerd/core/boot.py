@@ -38,7 +38,6 @@ def on_booted(t: Turn, event: Booted) -> None:
             jobs_asked=None,
             registrations_asked=None,
             jobs_listed=None,
-            registrations_listed=None,
             silent=None,
             why="",
             next_try=0,
@@ -120,7 +119,7 @@ def _at_rest(t: Turn, row: Runner) -> bool:
     """Say whether nothing but its end as a row is still to come: most of what a restart finds."""
     owed = row.unregister or row.cleanup or row.consumes or row.leak is not None
     owed = owed or t.now - row.since >= t.policy.gone_kept  # that end came while nobody was there
-    return row.state is S.GONE and not owed and row.gate is None and row.asked is None
+    return row.state is S.GONE and not owed
 
 
 def _resume(t: Turn, row: Runner, *, same_boot: bool) -> None:
@@ -143,7 +142,7 @@ def _resume(t: Turn, row: Runner, *, same_boot: bool) -> None:
     elif row.state is S.REGISTERING:
         lifecycle.look_up_name(t, t.put_runner(row))
     elif not same_boot and row.environment is not None:
-        left = row.registration is not None and row.hard is None and row.fence.accepted is None
+        left = lifecycle.still_registered(row)
         lifecycle.end(t, replace(row, unregister=left, cleanup=True), "the machine was restarted")
     else:
         t.put_runner(row)

@@ -201,10 +201,7 @@ def _of_host(t: Turn, host: str) -> list[Runner]:
 def on_registrations(t: Turn, event: RegistrationsListed) -> None:
     """Find registrations that bear our store's id and have no environment."""
     scopes.note_answer(t, event.scope, event.fault)
-    row = replace(t.state.scope(event.scope), registrations_asked=None)
-    if event.fault is None:
-        row = replace(row, registrations_listed=t.now)
-    scopes.keep(t, row)
+    scopes.keep(t, replace(t.state.scope(event.scope), registrations_asked=None))
     if event.fault is None:
         for found in event.found:
             if is_ours(found.name, t.state.store):

@@ -57,7 +57,6 @@ def _scope(t: Turn, scope: Scope, *, fresh: bool) -> None:
         jobs_due=min(row.jobs_due, latest),
         registrations_due=min(row.registrations_due, latest),
         jobs_listed=None if fresh else row.jobs_listed,
-        registrations_listed=None if fresh else row.registrations_listed,
     )
     scopes.keep(t, row)
     scopes.list_if_due(t, scope)

@@ -20,7 +20,7 @@ class ScopeRow:
     denied          what the forge said when it refused the credential
     jobs_due, registrations_due   when the next listing is to go out
     jobs_asked, registrations_asked   when one went out that has not been answered
-    jobs_listed, registrations_listed last complete listing since this process life began
+    jobs_listed     last complete listing of jobs since this process life began
     quiet           listings of jobs in a row in which nothing was queued or ran (where we poll)
     """
 
@@ -37,7 +37,6 @@ class ScopeRow:
     jobs_asked: int | None = None
     registrations_asked: int | None = None
     jobs_listed: int | None = None
-    registrations_listed: int | None = None
     quiet: int = 0
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
+
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.core.health import assess
 from ephemerd.domain.errors import Fault, Remedy
+from ephemerd.domain.ids import Scope
 from ephemerd.domain.job import ForgeStatus
 from ephemerd.domain.pool import Policy, Setup
 from ephemerd.domain.runner import FenceAnswer, RunnerState
 from ephemerd.domain.verdict import Sign
-from tests.unit.core.world import APP, HOUR, LIB, MINUTE, NO_ANSWER, SECOND, World, key, of, pool, report
+from tests.unit.core.world import APP, HOUR, LIB, MINUTE, NO_ANSWER, ORG, SECOND, World, key, of, pool, report
 
 S = RunnerState
 LIMITED = Fault(Remedy.LIMITED, "secondary rate limit", 60 * SECOND)
@@ -307,3 +310,99 @@ def test_a_listener_is_looked_up_when_the_limit_ends() -> None:
     limited(world, 90 * SECOND)
     assert of(world.wait(90 * SECOND - 1), cm.LookUpRunner) == []
     assert len(of(world.wait(1), cm.LookUpRunner)) == 1
+
+
+def test_a_limit_is_said_once_with_how_long_it_is() -> None:
+    world = World()
+    until = world.now + 90 * SECOND
+    step = world.feed(ev.ScopeAnswered(APP, limited_until=until))
+    (note,) = step.notes
+    assert (note.level, dict(note.fields)["wait_ms"]) == ("warning", "90000")
+    assert world.feed(ev.ScopeAnswered(APP, limited_until=until)).notes == ()
+
+
+def test_silence_and_its_end_are_said_once_each() -> None:
+    world = World()
+    for _ in range(2):
+        world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
+    assert "the forge answers again" not in world.notes
+    for _ in range(2):
+        world.now += MINUTE
+        world.feed(ev.ScopeAnswered(APP))
+    assert world.notes.count("the forge gives no answer") == world.notes.count("the forge answers again") == 1
+
+
+def test_a_refused_credential_is_said_once() -> None:
+    world = World()
+    for _ in range(2):
+        world.feed(ev.JobsListed(APP, 0, DENIED))
+    assert world.notes.count("the forge refuses our credential") == 1
+
+
+def test_a_refused_credential_is_tried_when_its_time_has_come_and_counts_no_more_once_it_is_taken() -> None:
+    world = World(lists=False)
+    surroundings(world)
+    world.feed(ev.JobsListed(APP, 0, DENIED))
+    world.queued(1)
+    assert calls(world.wait(10 * MINUTE - 1)) == []
+    assert len(calls(world.wait(1))) == 1
+    assert world.count(cm.Register) == 0
+    assert len(of(world.feed(ev.ScopeAnswered(APP)).commands, cm.LookUpJob)) == 1, "all else goes on at once"
+
+
+def surroundings(world: World) -> None:
+    """Answer the listings of the start."""
+    world.feed(ev.JobsListed(APP, 0))
+    world.feed(ev.RegistrationsListed(APP, ()))
+    world.feed(ev.EnvironmentsListed("here", (), complete=True))
+
+
+def test_a_registration_that_is_to_be_taken_back_is_so_when_the_forge_answers_again() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
+    world.lists = False
+    assert of(world.exited(name).commands, cm.Deregister) == []
+    step = world.feed(ev.ScopeAnswered(APP))
+    assert [command.intent.runner for command in of(step.commands, cm.Deregister)] == [name]
+
+
+def test_the_end_of_a_limit_is_no_reason_to_list_what_is_not_due() -> None:
+    world = World()
+    world.wait(SECOND)
+    limited(world, 90 * SECOND)
+    assert calls(world.wait(2 * MINUTE)) == []
+
+
+def test_an_answer_vouches_for_a_minute_however_short_the_pauses_of_the_policy_are() -> None:
+    """Answers are written down every ten seconds only."""
+    world = World(policy=Policy(look_again=5 * SECOND))
+    (name,) = world.listening(1)
+    (question,) = of(world.wait(30 * SECOND), cm.LookUpRunner)
+    world.feed(ev.RunnerLookedUp(name, question.token, missing=True))
+    assert world.runner(name).lost == world.now
+
+
+def test_an_answer_is_written_down_again_after_ten_seconds() -> None:
+    world = World()
+    world.feed(ev.ScopeAnswered(APP))
+    before = world.core.state.scope(APP).answered
+    assert before is not None
+    world.now = before + 10 * SECOND
+    assert world.feed(ev.ScopeAnswered(APP)).changed != ()
+
+
+@pytest.mark.parametrize(
+    ("fault", "pause"), [(NO_ANSWER, MINUTE), (DENIED, 10 * MINUTE)], ids=["silent", "denied"]
+)
+def test_scopes_of_one_forge_that_fall_into_trouble_together_take_turns(fault: Fault, pause: int) -> None:
+    """Those of another forge have nothing to do with them."""
+    other = Scope("gitlab", "repo:acme/app")
+    world = World(
+        pool(), pool("lib", scope=LIB), pool("org", scope=ORG), pool("other", scope=other), lists=False
+    )
+    for scope in (APP, LIB, ORG, other):
+        world.feed(ev.JobsListed(scope, 0, fault))
+    rows = [world.core.state.scope(scope) for scope in (APP, LIB, ORG, other)]
+    tried = [(row.next_try if row.silent is not None else row.denied_until) - world.now for row in rows]
+    assert tried == [pause, pause + 250, pause + 500, pause]
