@@ -172,7 +172,7 @@ def _displaced(t: Turn, row: Runner) -> tuple[Rule, str] | None:
         return None
     if t.now - max(row.listening, row.since) < t.policy.displaced_after:
         return None
-    if t.state.slots_free(row.host) > 0:
+    if t.state.slots_free(row.host) > 0 and not plan.is_crowded(t.state, row.pool):
         return None
     if not _is_blocked(t, row, _leaving(t, row)):
         return None
@@ -180,15 +180,19 @@ def _displaced(t: Turn, row: Runner) -> tuple[Rule, str] | None:
 
 
 def _is_blocked(t: Turn, row: Runner, leaving: int) -> bool:
-    """Say whether more demand waits for a slot of the runner's host, and cannot be served by it, than leaves it."""
-    units, variety = 0, variety_of(row)
+    """Say whether more demand waits for its slot, or for its place in its pool, and cannot be served by it, than
+    leaves its host."""
+    units, variety, is_full = 0, variety_of(row), t.state.slots_free(row.host) <= 0
     for group in t.state.index.groups.values():
         if group.unmatched <= 0 or variety in group.varieties:
             continue
         for name in group.pools:
             pool = t.state.pools[name]
-            open_ = pool.pool.host == row.host and pool.configured and not pool.cordoned
-            if open_ and len(t.state.index.live.get(name, ())) < pool.pool.max_concurrent:
+            if pool.pool.host != row.host or not pool.configured or pool.cordoned:
+                continue
+            if name == row.pool or (
+                is_full and len(t.state.index.live.get(name, ())) < pool.pool.max_concurrent
+            ):
                 units += group.unmatched
                 break
         if units > leaving:

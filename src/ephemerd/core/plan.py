@@ -259,7 +259,7 @@ def _ask_for_room(t: Turn, varieties: list[str]) -> None:
     """Demand waits for a slot: have whoever may be displaced for it looked at now, not at the next sweep."""
     index = t.state.index
     for host in {t.state.pool(pool_of(name)).host: None for name in varieties}:
-        if t.state.slots_free(host) > 0:
+        if t.state.slots_free(host) > 0 and not _has_crowded(t.state, host):
             continue
         idle = {
             runner: variety
@@ -275,6 +275,18 @@ def _ask_for_room(t: Turn, varieties: list[str]) -> None:
                 del idle[runner]
             if not idle:
                 break
+
+
+def is_crowded(state: State, pool: str) -> bool:
+    """Say whether a pool has as many runners as it may have, and not all of them serve all that it could."""
+    odd = any(pool_of(variety) == pool for variety in state.index.odd)
+    return odd and len(state.index.live.get(pool, ())) >= state.pool(pool).max_concurrent
+
+
+def _has_crowded(state: State, host: str) -> bool:
+    return bool(state.index.odd) and any(
+        row.pool.host == host and is_crowded(state, name) for name, row in state.pools.items()
+    )
 
 
 def _waiting_for(t: Turn, varieties: list[str], host: str) -> Iterable[Group]:

@@ -199,6 +199,37 @@ def test_one_that_holds_a_slot_in_vain_gives_it_to_a_job_that_it_cannot_serve() 
     assert world.last(cm.Register).labels == ("gpu",)
 
 
+def test_one_that_nobody_takes_gives_its_place_in_its_pool_to_a_job_that_it_cannot_serve() -> None:
+    """Slots are free; it is the pool's max_concurrent that the other job waits for."""
+    world = World(exact(max_concurrent=1), slots=4)
+    (plain,) = world.listening(1, labels=("linux",))
+    world.queued(2, labels=("gpu",))
+    field = Field(world)
+    field.run(59 * SECOND)
+    assert world.runner(plain).gate is None
+    field.run(20 * SECOND)
+    assert world.runner(plain).state is S.GONE
+    assert {decision.rule for decision in world.decisions} == {"displaced"}
+    for made in world.sent:
+        if isinstance(made, cm.Register) and made.runner != plain:
+            world.registered(made.runner)
+            world.started(made.runner)
+            world.sign(made.runner, Sign.LISTENING)
+    field.run(2 * MINUTE)
+    assert ("gpu",) in {made.labels for made in world.sent if isinstance(made, cm.Register)}, (
+        "they take turns"
+    )
+
+
+def test_a_full_pool_whose_runners_serve_all_displaces_nobody() -> None:
+    world = World(pool("small", labels=GPU, max_concurrent=1), slots=4)
+    (plain,) = world.listening(1, labels=("linux",))
+    world.queued(2, labels=("gpu",))
+    Field(world).run(3 * MINUTE)
+    assert "displaced" not in {decision.rule for decision in world.decisions}
+    assert world.runner(plain).state is S.LISTENING
+
+
 def test_spares_have_all_the_labels() -> None:
     world = World(exact(min_idle=1))
     assert world.last(cm.Register).labels == GPU
