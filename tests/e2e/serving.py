@@ -65,26 +65,42 @@ def free_port() -> int:
         return port
 
 
+def plain_client(**transport: Any) -> httpx2.Client:
+    """Return a client for addresses without TLS.
+
+    Reading the certificates of all authorities takes more processor than a daemon's answer to fifty questions, and
+    most tests ask again and again. So one client is kept, which reads none.
+    """
+    made = httpx2.HTTPTransport(verify=False, limits=httpx2.Limits(max_keepalive_connections=0), **transport)
+    return httpx2.Client(transport=made, timeout=10)
+
+
 class Site:
     """A folder with a look-alike forge and a daemon that serves it; ends what it started."""
 
     def __init__(self, folder: Path, config: str = CONFIG) -> None:
         self.folder = folder
         self.port = free_port()
+        self.web = plain_client()
+        self.own = plain_client(uds=str(folder / "api.sock"))
         self.hook = f"http://127.0.0.1:{self.port}/webhooks/github"
         self.config = folder / "ephemerd.toml"
         self.processes: list[subprocess.Popen[bytes]] = []
         for name, text in (("token", "token-for-tests"), ("hook", SECRET)):
             (folder / name).write_text(text)
             (folder / name).chmod(0o600)
-        self.forge = self._start_forge()
-        root = "true" if os.geteuid() == 0 else "false"
-        self.config.write_text(
-            config.format(
-                forge=self.forge, folder=folder, labels=json.dumps(LABELS), root=root, port=self.port
+        try:
+            self.forge = self._start_forge()
+            root = "true" if os.geteuid() == 0 else "false"
+            self.config.write_text(
+                config.format(
+                    forge=self.forge, folder=folder, labels=json.dumps(LABELS), root=root, port=self.port
+                )
             )
-        )
-        self.daemon = self.start()
+            self.daemon = self.start()
+        except BaseException:
+            self.close()  # nobody else has it yet
+            raise
 
     def run(self, *arguments: str, out: str) -> subprocess.Popen[bytes]:
         """Start the program in the background, its output in files of that name."""
@@ -124,24 +140,22 @@ class Site:
 
     def ready(self) -> bool:
         try:
-            return httpx2.get(f"http://127.0.0.1:{self.port}/readyz", timeout=5).status_code == 200
+            return self.web.get(f"http://127.0.0.1:{self.port}/readyz", timeout=5).status_code == 200
         except httpx2.TransportError:
             return False
 
     def api(self, path: str) -> Any:
-        transport = httpx2.HTTPTransport(uds=str(self.folder / "api.sock"))
-        with httpx2.Client(transport=transport, timeout=10) as client:
-            answer = client.get(f"http://ephemerd/{path}")
-            return answer.json() if "json" in answer.headers["content-type"] else answer.text
+        answer = self.own.get(f"http://ephemerd/{path}")
+        return answer.json() if "json" in answer.headers["content-type"] else answer.text
 
     def queue(self, count: int, seconds: float = 0.5) -> list[int]:
         """Queue jobs at the forge and return their ids."""
         body = {"count": count, "labels": LABELS, "duration_s": seconds}
-        jobs: list[int] = httpx2.post(f"{self.forge}/_admin/jobs", json=body, timeout=10).json()["jobs"]
+        jobs: list[int] = self.web.post(f"{self.forge}/_admin/jobs", json=body).json()["jobs"]
         return jobs
 
     def outcomes(self) -> dict[str, Any]:
-        found: dict[str, Any] = httpx2.get(f"{self.forge}/_admin/outcomes", timeout=10).json()
+        found: dict[str, Any] = self.web.get(f"{self.forge}/_admin/outcomes").json()
         return found
 
     def completed(self, count: int, seconds: float = 90.0) -> dict[str, Any]:
@@ -172,3 +186,5 @@ class Site:
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait(10)
+        self.web.close()
+        self.own.close()

@@ -56,7 +56,7 @@ class Running(Site):
         )
 
     def get(self, path: str, **more: Any) -> Any:
-        return httpx2.get(f"{self.url}{path}", headers=self.headers, timeout=20, **more)
+        return self.web.get(f"{self.url}{path}", headers=self.headers, timeout=20, **more)
 
 
 @pytest.fixture(scope="module")

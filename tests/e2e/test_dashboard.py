@@ -48,7 +48,7 @@ class Served(Site):
         return daemon
 
     def admin(self, path: str, **body: Any) -> Any:
-        answer = httpx2.post(f"{self.forge}/_admin{path}", json=body, timeout=10)
+        answer = self.web.post(f"{self.forge}/_admin{path}", json=body)
         assert answer.status_code < 300, answer.text
         return answer.json() if answer.content else None
 

@@ -25,15 +25,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def order(site: Site, path: str, body: dict[str, Any]) -> httpx2.Response:
-    transport = httpx2.HTTPTransport(uds=str(site.folder / "api.sock"))
-    with httpx2.Client(transport=transport, timeout=30) as client:
-        return client.post(f"http://ephemerd/api/v1/{path}", json=body)
+    return site.own.post(f"http://ephemerd/api/v1/{path}", json=body, timeout=30)
 
 
 def misbehaving(site: Site, fault: str, seconds: float = 0.5) -> tuple[int, dict[str, Any]]:
     """Queue a job whose runner has a fault; return the job and the runner that was made for it."""
     before = {row["id"] for row in site.api("api/v1/runners")["items"]}
-    httpx2.post(f"{site.forge}/_admin/faults", json={"fault": fault}, timeout=10).raise_for_status()
+    site.web.post(f"{site.forge}/_admin/faults", json={"fault": fault}).raise_for_status()
     (job,) = site.queue(1, seconds)
 
     def fresh() -> Any:

@@ -70,10 +70,10 @@ class HalfDone(Site):
     def ended(self, job: int) -> None:
         """Wait until the look-alike counts a job as ended."""
         wanted = {"for": "jobs_ended", "timeout": "60", "jobs": str(job)}
-        assert httpx2.get(f"{self.forge}/_admin/wait", params=wanted, timeout=90).json()["held"]
+        assert self.web.get(f"{self.forge}/_admin/wait", params=wanted, timeout=90).json()["held"]
 
     def admin(self, path: str, **body: Any) -> Any:
-        return httpx2.post(f"{self.forge}/_admin{path}", json=body, timeout=30).json()
+        return self.web.post(f"{self.forge}/_admin{path}", json=body, timeout=30).json()
 
     def hold(self) -> int:
         """Queue a job that nobody is given for now."""
@@ -81,7 +81,9 @@ class HalfDone(Site):
         return int(job)
 
     def truth(self, kind: str) -> list[dict[str, Any]]:
-        lines = httpx2.get(f"{self.forge}/_admin/truth", params={"kinds": kind}, timeout=30).text.splitlines()
+        lines = self.web.get(
+            f"{self.forge}/_admin/truth", params={"kinds": kind}, timeout=30
+        ).text.splitlines()
         return [json.loads(line) for line in lines]
 
     def runners(self, *states: str) -> list[str]:
@@ -90,11 +92,9 @@ class HalfDone(Site):
 
     def order_end(self, runner: str) -> None:
         """An operator asks to end an idle runner; the daemon may die before it answers."""
-        transport = httpx2.HTTPTransport(uds=str(self.folder / "api.sock"))
-        with httpx2.Client(transport=transport, timeout=90) as client, contextlib.suppress(httpx2.HTTPError):
-            client.post(
-                f"http://ephemerd/api/v1/runners/{runner}/kill", json={"reason": "test", "who": "test"}
-            )
+        path = f"http://ephemerd/api/v1/runners/{runner}/kill"
+        with contextlib.suppress(httpx2.HTTPError):
+            self.own.post(path, json={"reason": "test", "who": "test"}, timeout=90)
 
     def left(self) -> list[str]:
         work = self.folder / "state" / "runners"

@@ -39,7 +39,7 @@ class LostSite(Site):
     """A site whose daemon can be stopped and started, and whose forge tells what it delivered."""
 
     def admin(self, path: str, /, **body: Any) -> Any:
-        answer = httpx2.post(f"{self.forge}/_admin/{path}", json=body, timeout=10)
+        answer = self.web.post(f"{self.forge}/_admin/{path}", json=body)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -48,7 +48,7 @@ class LostSite(Site):
         assert self.daemon.wait(40) == 0, self.log()
 
     def truth(self, kind: str, **fields: Any) -> list[dict[str, Any]]:
-        text = httpx2.get(f"{self.forge}/_admin/truth", params={"kinds": kind}, timeout=10).text
+        text = self.web.get(f"{self.forge}/_admin/truth", params={"kinds": kind}).text
         records = [json.loads(line) for line in text.splitlines()]
         return [one for one in records if all(one.get(key) == value for key, value in fields.items())]
 
@@ -67,7 +67,7 @@ class AppSite(LostSite):
         self.forge = url = super()._start_forge()
         headers = {"Authorization": "Bearer token-for-tests", "User-Agent": "tests"}
         hook = f"{url}/repos/acme/app/hooks/400000001"
-        assert httpx2.delete(hook, headers=headers, timeout=10).status_code == 204
+        assert self.web.delete(hook, headers=headers).status_code == 204
         for name in ("acme/secret", "other/tool"):
             self.admin("repositories", name=name)
         permissions = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx2
 import pytest
 
 from tests.e2e.serving import LABELS, Site, until
@@ -21,7 +20,7 @@ def site(tmp_path_factory):
 
 def queue(site: Site, **fields: Any) -> int:
     body = {"labels": LABELS, "duration_s": 0.2, **fields}
-    answer = httpx2.post(f"{site.forge}/_admin/jobs", json=body, timeout=10)
+    answer = site.web.post(f"{site.forge}/_admin/jobs", json=body)
     number: int = answer.json()["jobs"][0]
     return number
 
@@ -43,9 +42,7 @@ def test_a_job_from_a_fork_is_refused_and_explained_and_others_run(site: Site):
     # the policy is read again: what was refused is served
     text = site.config.read_text().replace("[forge.github]", '[forge.github]\nforks = ["acme/app"]', 1)
     site.config.write_text(text)
-    httpx2.post(f"{site.forge}/_admin/jobs/{strange}/unhold", json={}, timeout=10).raise_for_status()
-    transport = httpx2.HTTPTransport(uds=str(site.folder / "api.sock"))
-    with httpx2.Client(transport=transport, timeout=20) as client:
-        answer = client.post("http://ephemerd/api/v1/reload", json={"who": "ann"})
+    site.web.post(f"{site.forge}/_admin/jobs/{strange}/unhold", json={}).raise_for_status()
+    answer = site.own.post("http://ephemerd/api/v1/reload", json={"who": "ann"}, timeout=20)
     assert answer.json()["outcome"] == "applied", answer.text
     assert site.completed(2)["killed"] == 0

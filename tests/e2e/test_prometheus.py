@@ -170,7 +170,7 @@ class Scraped:
     def get(self, path: str, **query: str) -> Any:
         assert self.process.poll() is None, (self.folder / "log").read_text()
         try:
-            answer = httpx2.get(f"{self.url}/api/v1/{path}", params=query, timeout=30)
+            answer = self.site.web.get(f"{self.url}/api/v1/{path}", params=query, timeout=30)
         except httpx2.TransportError:
             return None  # not listening yet
         if answer.status_code == 503:
