@@ -1249,10 +1249,13 @@ def test_a_registration_that_leaked_is_counted_when_it_is_given_up() -> None:
 
 def test_a_runner_that_left_for_its_version_ended_without_a_job() -> None:
     world = World()
-    (name,) = world.listening(1)
-    world.exited(name, REFUSED_VERSION)
+    first, second = world.listening(1, 2)
+    world.exited(first, REFUSED_VERSION)
     assert ended_without_a_job(world) == 1
     assert str(REFUSED_VERSION) in world.core.state.pools["small"].left
+    world.exited(second, REFUSED_VERSION)
+    assert ended_without_a_job(world) == 2
+    assert sum("refuses the version" in note for note in world.notes) == 1, "it is said once"
 
 
 def test_an_application_that_is_there_again_ends_the_count_of_failures() -> None:
@@ -1274,3 +1277,28 @@ def test_a_core_made_from_the_rows_wakes_when_a_pool_may_try_again() -> None:
     until = world.core.state.pools["small"].not_before
     assert world.core.next_wake() == until
     assert world.reborn().next_wake() == until
+
+
+def test_a_miss_that_is_told_twice_is_one_miss() -> None:
+    """Two that are a minute apart let a runner go; a doubled answer is none of them."""
+    world = World(lists=False)
+    name, question = looked_up(world)
+    miss = ev.RunnerLookedUp(name, question.token, missing=True)
+    world.feed(ev.ScopeAnswered(APP))
+    world.feed(miss)
+    assert world.runner(name).lost == world.now
+    world.now += MINUTE - 1
+    world.feed(ev.ScopeAnswered(APP))
+    world.feed(miss)
+    assert world.runner(name).lost_again is None
+
+
+@pytest.mark.parametrize(("busy", "doubts"), [(False, 1), (True, 0), (None, 0)])
+def test_a_flag_that_contradicts_a_worker_that_was_seen_is_counted(busy: bool | None, doubts: int) -> None:
+    """It was looked up while it listened; when the answer comes, its worker works since more than a minute."""
+    world = World()
+    name, question = looked_up(world)
+    world.sign(name, Sign.WORKER)
+    world.wait(MINUTE)
+    world.feed(ev.RunnerLookedUp(name, question.token, busy=busy, connected=True))
+    assert world.counter("flag_contradictions_total|pool=small") == doubts
