@@ -9,7 +9,7 @@ import typer
 from ephemerd.cli import lab
 from ephemerd.cli.failure import Exit, Failure
 from ephemerd.cli.options import Json, common
-from ephemerd.cli.output import Page, Table, emit, emit_json, note, or_dash
+from ephemerd.cli.output import Page, Points, Table, emit, emit_json, note, or_dash
 
 
 def bench(
@@ -53,7 +53,8 @@ def _table(figures: list[dict[str, Any]]) -> Page:
         for one in figures
     ]
     titles = ("what", "value", "unit", "baseline", "ratio", "bound", "met")
-    return Page([Table(titles, rows, right=frozenset({1, 3, 4}))])
+    notes = [f"{one['name']}: {one['note']}" for one in figures if one["note"]]
+    return Page([Table(titles, rows, right=frozenset({1, 3, 4})), *([Points(notes)] if notes else [])])
 
 
 def _bound(figure: dict[str, Any]) -> str:

@@ -15,17 +15,18 @@ RUNS = 3
 class Figure:
     """One measured figure.
 
-    value     the median of the runs, in `unit`
+    value     the median of the runs, in `unit`; None where it could not be measured here, and the note says why
     baseline  what was measured beside it in the same run, in the same unit; None where there is nothing to compare
     ratio     value / baseline; None without a baseline
     target    the bound; of the ratio where `of` is "ratio", of the value where it is "value"; None: only watched
     least     the bound is the least that is wanted, else the most
     runs      the value of each run
     note      what a reader has to know
+    broken    the measuring itself failed, and the note says how
     """
 
     name: str
-    value: float
+    value: float | None
     unit: str
     runs: tuple[float, ...]
     baseline: float | None = None
@@ -33,14 +34,17 @@ class Figure:
     of: str = "value"
     least: bool = False
     note: str = ""
+    broken: bool = False
 
     @property
     def ratio(self) -> float | None:
-        return None if not self.baseline else self.value / self.baseline
+        return self.value / self.baseline if self.baseline and self.value is not None else None
 
     @property
     def met(self) -> bool | None:
-        """Whether the bound is kept; None where there is none."""
+        """Whether the bound is kept; None where there is none. What failed kept none."""
+        if self.broken:
+            return False
         judged = self.ratio if self.of == "ratio" else self.value
         if self.target is None or judged is None:
             return None
@@ -61,6 +65,16 @@ def figure(name: str, unit: str, runs: Sequence[float], **fields: Any) -> Figure
     if isinstance(base, list | tuple):
         base = statistics.median(base)
     return Figure(name, statistics.median(runs), unit, tuple(runs), baseline=base, **fields)
+
+
+def skipped(name: str, unit: str, why: str) -> Figure:
+    """Make a figure that could not be measured on this machine."""
+    return Figure(name, None, unit, (), note=f"skipped: {why}")
+
+
+def broken(name: str, how: str) -> Figure:
+    """Make the figure of a benchmark that failed."""
+    return Figure(name, None, "", (), note=f"failed: {how}", broken=True)
 
 
 def _short(value: Any) -> Any:

@@ -8,15 +8,19 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from ephemerd.testing.alone import write_alone
+from ephemerd.testing.demo.settings import tables_text
 from ephemerd.testing.demo.stage import free_port
 
 LABELS = ("self-hosted", "linux", "x64")
+PACE = {"write_burst": 100_000, "write_per_second": 100_000.0}
+"""Writes to the forge are not paced here: the bucket of the daemon that is measured is never empty."""
 READY_WITHIN_S = 60.0
 STOP_WITHIN_S = 30.0
 
@@ -35,11 +39,12 @@ class Program:
         async with asyncio.timeout(READY_WITHIN_S):
             while not await self._is_ready():
                 if self.process.poll() is not None:
-                    said = (self.folder / "log").read_text("utf-8", "replace").splitlines()
-                    raise RuntimeError(
-                        f"it ended with code {self.process.returncode}: {' | '.join(said[-3:])}"
-                    )
+                    raise RuntimeError(f"it ended with code {self.process.returncode}: {self.words()}")
                 await asyncio.sleep(0.02)
+
+    def words(self) -> str:
+        """Return the last of what it wrote into its log."""
+        return " | ".join((self.folder / "log").read_text("utf-8", "replace").splitlines()[-3:])
 
     async def _is_ready(self) -> bool:
         try:
@@ -70,22 +75,71 @@ def running(*, bare: bool = False) -> Iterator[Program]:
     with TemporaryDirectory(prefix="ephemerd-bench-") as name:
         folder, port = Path(name), free_port()
         config = write_alone(folder, port, LABELS)
-        module = (
-            ["ephemerd.testing.bench.bare", str(config)]
+        arguments = (
+            ("ephemerd.testing.bench.bare", str(config))
             if bare
-            else ["ephemerd", "serve", "--config", str(config)]
+            else ("ephemerd", "serve", "--config", str(config))
         )
-        with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", *module],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "EPHEMERD_CONFIG": ""},
-                start_new_session=True,
-            )
-        program = Program(folder, port, process, bare=bare)
-        try:
+        with started(folder, port, *arguments, bare=bare) as program:
             yield program
-        finally:
-            program.stop()
+
+
+@contextmanager
+def started(
+    folder: Path, port: int, *arguments: str, bare: bool = False, output: int | None = None
+) -> Iterator[Program]:
+    """Start `python -m` with these arguments; stop it at the end. Its log is in the folder, with what it writes to
+    stdout where that goes nowhere else."""
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log if output is None else output,
+            stderr=log,
+            env={**os.environ, "EPHEMERD_CONFIG": ""},
+            start_new_session=True,
+        )
+    program = Program(folder, port, process, bare=bare)
+    try:
+        yield program
+    finally:
+        program.stop()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def config_text(
+    folder: Path,
+    port: int,
+    *,
+    url: str,
+    scope: str,
+    slots: int,
+    more: Mapping[str, Mapping[str, Any]] | None = None,
+) -> str:
+    """The configuration of a daemon in a folder that has `token`, `hook` and `application`; `more` is laid over it."""
+    tables: dict[str, dict[str, Any]] = {
+        "forge.github": {
+            "url": url,
+            "scope": scope,
+            "token_file": str(folder / "token"),
+            "webhook_secret_file": str(folder / "hook"),
+        },
+        "hosts.local": {"slots": slots},
+        "pools.linux": {"labels": list(LABELS), "runtime": "process", "max_concurrent": slots},
+        "policy": PACE,
+        "runner": {
+            "application": str(folder / "application"),
+            "work_dir": str(folder / "runners"),
+            "allow_root": os.geteuid() == 0,
+        },
+        "server": {
+            "webhook_listen": f"127.0.0.1:{port}",
+            "api_socket": str(folder / "api.sock"),
+            "metrics_listen": "none",
+            "store": f"sqlite:///{folder}/state.db",
+        },
+    }
+    for title, table in (more or {}).items():
+        tables[title] = {**tables.get(title, {}), **table}
+    return tables_text(tables, "Written by a benchmark; writes to the forge are not paced.")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from ephemerd.testing.bench.api import api
 from ephemerd.testing.bench.core import core
-from ephemerd.testing.bench.figures import Benchmark, Figure
+from ephemerd.testing.bench.dispatch import dispatch
+from ephemerd.testing.bench.figures import Benchmark, Figure, broken
 from ephemerd.testing.bench.idle import idle
+from ephemerd.testing.bench.reconcile import reconcile
 from ephemerd.testing.bench.recover import recover
 from ephemerd.testing.bench.soak import soak
 from ephemerd.testing.bench.sweep import sweep
@@ -15,15 +18,22 @@ from ephemerd.testing.bench.webhooks import webhooks
 BENCHMARKS: dict[str, Benchmark] = {
     "webhooks": webhooks,
     "core": core,
+    "dispatch": dispatch,
     "sweep": sweep,
     "recover": recover,
+    "reconcile": reconcile,
+    "api": api,
     "idle": idle,
     "soak": soak,
 }
 
 
 def run(names: Iterable[str], told: Callable[[str], None]) -> Iterator[Figure]:
-    """Run these, one after the other; `told` hears the name of each before it begins."""
+    """Run these, one after the other; `told` hears the name of each before it begins. One that fails does not keep
+    the others from being measured."""
     for name in names:
         told(name)
-        yield from BENCHMARKS[name]()
+        try:
+            yield from BENCHMARKS[name]()
+        except (RuntimeError, TimeoutError, OSError) as error:
+            yield broken(name, f"{type(error).__name__}: {error}")

@@ -9,8 +9,10 @@ import asyncio
 import hashlib
 import hmac
 import json
+import math
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +22,8 @@ from ephemerd.testing.bench.programs import LABELS
 SIZE = 10 * 1024
 """Bytes of a delivery's body: GitHub's are 9 to 12 KiB."""
 ANSWER_S = 30.0
+PRIVATE: dict[str, Any] = {"forks_count": 0}
+"""What a delivery says of its repository, so that the forge need not be asked whose work it is."""
 STATUSES = ("queued", "in_progress", "completed")
 
 
@@ -37,44 +41,65 @@ class Sent:
 
     def percentile(self, share: float) -> float:
         """Return the time (s) within which that share was answered."""
-        ordered = sorted(self.times)
-        return ordered[min(len(ordered) - 1, round(share * len(ordered)))]
+        return percentile(self.times, share)
+
+
+def percentile(times: Sequence[float], share: float) -> float:
+    """Return the time within which that share lies."""
+    ordered = sorted(times)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def prepared(first: int, count: int) -> list[bytes]:
     """Return whole requests: three deliveries of each job, which a runner of somebody else takes."""
-    return [_request(first + number) for number in range(count)]
+    requests = []
+    for number in range(first, first + count):
+        status = STATUSES[number % 3]
+        runner = None if status == "queued" else "somebody-else"
+        conclusion = "success" if status == "completed" else None
+        requests.append(request(number, number // 3 + 1, status, runner=runner, conclusion=conclusion))
+    return requests
 
 
-def _request(number: int) -> bytes:
-    job, status = number // 3 + 1, STATUSES[number % 3]
-    body = _body(job, status)
+def request(
+    delivery: int,
+    job: int,
+    status: str,
+    *,
+    runner: str | None = None,
+    conclusion: str | None = None,
+    **repository: Any,
+) -> bytes:
+    """Return the whole request of one signed delivery: that a job, which `runner` has, is in this status.
+
+    `repository` is what it says of its repository beside the rest.
+    """
+    body = _body(job, status, runner, conclusion, repository)
     signature = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
     head = (
         "POST /webhooks/github HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
-        f"x-github-event: workflow_job\r\nx-github-delivery: 00000000-0000-4000-8000-{number:012d}\r\n"
+        f"x-github-event: workflow_job\r\nx-github-delivery: 00000000-0000-4000-8000-{delivery:012d}\r\n"
         f"x-hub-signature-256: sha256={signature}\r\ncontent-length: {len(body)}\r\n\r\n"
     )
     return head.encode("ascii") + body
 
 
-def _body(job: int, status: str) -> bytes:
-    begun = status != "queued"
+def _body(job: int, status: str, runner: str | None, conclusion: str | None, more: dict[str, Any]) -> bytes:
     fields: dict[str, Any] = {
-        "id": 10_000_000 + job,
-        "run_id": 20_000_000 + job,
+        "id": job,
+        "run_id": job,
         "run_attempt": 1,
         "name": f"build ({job})",
         "status": status,
-        "conclusion": "success" if status == "completed" else None,
+        "conclusion": conclusion,
         "labels": list(LABELS),
-        "runner_id": 7 if begun else None,
-        "runner_name": "somebody-else" if begun else None,
+        "runner_id": 7 if runner else None,
+        "runner_name": runner,
         "head_branch": "main",
         "workflow_name": "CI",
         "steps": [],
     }
-    repository = {"id": 1, "full_name": "acme/app", "private": True, "owner": {"login": "acme"}}
+    repository = {"id": 1, "full_name": "acme/app", "private": True, "owner": {"login": "acme"}, **more}
     body = {
         "action": status,
         "workflow_job": fields,
@@ -101,14 +126,15 @@ async def _connection(port: int, waiting: Any, sent: Sent) -> None:
             began = time.perf_counter()
             writer.write(request)
             async with asyncio.timeout(ANSWER_S):
-                status = await _answer(reader)
+                status = await answer(reader)
             sent.times.append(time.perf_counter() - began)
             sent.answers[status] += 1
     finally:
         writer.close()
 
 
-async def _answer(reader: asyncio.StreamReader) -> int:
+async def answer(reader: asyncio.StreamReader) -> int:
+    """Read one answer to its end and return its status."""
     head = await reader.readuntil(b"\r\n\r\n")
     lines = head.lower().split(b"\r\n")
     length = next((int(line[15:]) for line in lines if line.startswith(b"content-length:")), 0)

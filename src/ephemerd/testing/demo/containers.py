@@ -28,35 +28,42 @@ class Containers:
         self._wanted = wanted
         self.own: OwnEngine | None = None
         self._api = EngineApi(DEFAULT)
-        self._image = ""
+        self.image = ""
 
     @property
     def words(self) -> str:
         """Which engine it is, for people."""
-        return "an engine of its own" if self.own is not None else f"the engine at {self._api.url}"
+        return "an engine of its own" if self.own is not None else f"the engine at {self.url}"
 
     def open(self) -> None:
         """Find or start the engine, and make the image."""
         try:
             self._find()
             version = f"{sys.version_info.major}.{sys.version_info.minor}"
-            self._image = f"ephemerd-demo:{version}-{os.getpid()}"
-            self._api.import_image(self._image, python_image(), "USER runner", f"WORKDIR /{HOME}")
+            self.image = f"ephemerd-demo:{version}-{os.getpid()}"
+            self._api.import_image(self.image, python_image(), "USER runner", f"WORKDIR /{HOME}")
         except (EngineError, OSError) as error:
             self.close([])
             raise DemoError(f"no containers: {error}", "start Docker, or use --runtime process", 5) from error
 
-    def tables(self) -> dict[str, dict[str, Any]]:
-        """What the daemon's configuration needs beside the rest. The look-alike listens on this machine's loopback,
-        so the runners share its network: how they are isolated otherwise is shown elsewhere."""
-        container = {"image": self._image, "pull": "never", "application": "mount", "network": "host"}
-        return {
-            "hosts.local": {"engine": self._api.url},
-            "pools.act": {"runtime": "docker"},
-            "pools.burst": {"runtime": "docker"},
-            "pools.act.container": container,
-            "pools.burst.container": container,
-        }
+    @property
+    def url(self) -> str:
+        """The engine's address."""
+        return self._api.url
+
+    def tables(self, *pools: str) -> dict[str, dict[str, Any]]:
+        """What the daemon's configuration needs beside the rest, for these pools. The look-alike listens on this
+        machine's loopback, so the runners share its network: how they are isolated otherwise is shown elsewhere."""
+        tables: dict[str, dict[str, Any]] = {"hosts.local": {"engine": self.url}}
+        for pool in pools:
+            tables[f"pools.{pool}"] = {"runtime": "docker"}
+            tables[f"pools.{pool}.container"] = {
+                "image": self.image,
+                "pull": "never",
+                "application": "mount",
+                "network": "host",
+            }
+        return tables
 
     def left(self, runners: Iterable[str]) -> list[str]:
         """Containers, networks and volumes of these runners that are still there, in words."""
@@ -76,8 +83,8 @@ class Containers:
                 for entry in self._api.labelled("containers", "ephemerd.runner"):
                     if entry["Labels"]["ephemerd.runner"] in names:
                         self._api.call("DELETE", f"/containers/{entry['Id']}?force=1&v=1", fine=(404, 409))
-                if self._image:
-                    self._api.call("DELETE", f"/images/{self._image}", fine=(404, 409))
+                if self.image:
+                    self._api.call("DELETE", f"/images/{self.image}", fine=(404, 409))
         except EngineError:
             pass  # what cannot be removed was counted already
         finally:

@@ -150,9 +150,14 @@ def config_text(
     }
     for name, table in (more or {}).items():
         tables[name] = {**tables.get(name, {}), **table}
-    lines = [f"# Written by the demo. Durations above 10 s are divided by {factor:g}."]
+    return tables_text(tables, f"Written by the demo. Durations above 10 s are divided by {factor:g}.")
+
+
+def tables_text(tables: Mapping[str, Mapping[str, Any]], title: str) -> str:
+    """A configuration file of these tables; JSON's texts, numbers, booleans and lists of them are TOML's too."""
+    lines = [f"# {title}"]
     for name, table in tables.items():
-        lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
+        lines += ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -169,8 +174,3 @@ def _timeout(seconds: float | None, factor: float) -> dict[str, str]:
 
 def _duration(seconds: float) -> str:
     return f"{round(seconds * 1000)}ms"
-
-
-def _toml(value: Any) -> str:
-    """JSON's texts, numbers, booleans and lists of them are TOML's too."""
-    return json.dumps(value)

@@ -112,7 +112,7 @@ class Stage:
             repository=REPOSITORY,
             webhook_port=self.webhook_port,
             factor=self.options.time_scale,
-            more=self.containers.tables() if self.containers is not None else {},
+            more=self.containers.tables("act", "burst") if self.containers is not None else {},
             job_timeout_s=self.options.job_timeout_s,
         )
 
