@@ -4,7 +4,8 @@ Started as `python -I -S parent.py STATE_FOLDER`. It leaves the daemon (own sess
 the order from its input to the end, starts the listener as the jobs' user in a process group of its own,
 answers, and stays until the last of its descendants is gone. Order and answer are `marshal`led: both ends
 are the same interpreter, and importing `json` (or `pathlib`, or `typing`) would double the time that a start
-takes. In the state folder it writes, as JSON,
+takes. So would `signal` with its enumerations and `os` with its mappings, without which the built-in modules
+under them do. In the state folder it writes, as JSON,
 
     parent   its own identity, before anything else
     pid      the listener's identity, its own, cgroup and boot; before the listener may run
@@ -18,14 +19,18 @@ they are found by descent even after they left session, group and environment va
 from __future__ import annotations
 
 import marshal
-import os
-import signal
+import posix as os
 import sys
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from typing import Any
+else:
+    import _signal as signal
+
+NULL = "/dev/null"
 
 ORDER_LIMIT = 4 * 1024 * 1024
 SLOW_START = 60_000_000  # µs that starting this interpreter may take
@@ -70,7 +75,7 @@ def write(folder: str, name: str, content: str) -> None:
         os.write(descriptor, content.encode())
     finally:
         os.close(descriptor)
-    os.rename(temporary, f"{folder}/{name}")  # noqa: PTH104
+    os.rename(temporary, f"{folder}/{name}")
 
 
 def read_all(descriptor: int) -> bytes:
@@ -86,10 +91,17 @@ def own_orphans() -> None:
     """Become the parent of descendants whose own parent dies; silently not, where that does not exist."""
     if not sys.platform.startswith("linux"):
         return
+    numbers = (SUBREAPER, 1, 0, 0, 0)
     try:
-        import ctypes
+        try:
+            import _ctypes  # the core of `ctypes`, whose own import would take half as long as all the rest
 
-        ctypes.CDLL(None, use_errno=True).prctl(SUBREAPER, 1, 0, 0, 0)
+            library = _ctypes.dlopen(None, 0)  # type: ignore[arg-type] # the program itself
+            _ctypes.call_function(_ctypes.dlsym(library, "prctl"), numbers)
+        except (ImportError, AttributeError, TypeError):
+            import ctypes
+
+            ctypes.CDLL(None).prctl(*numbers)
     except (ImportError, OSError, AttributeError):
         pass
 
@@ -121,7 +133,7 @@ def become(order: dict[str, Any], go: int, log: int, failed: int) -> None:
                 signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         os.umask(0o022)
-        null = os.open(os.devnull, os.O_RDONLY)
+        null = os.open(NULL, os.O_RDONLY)
         for source, target in ((null, 0), (log, 1), (log, 2)):
             os.dup2(source, target)
         os.closerange(3, failed)
@@ -204,7 +216,7 @@ def main() -> int:
         own = record(os.getpid(), micros() - SLOW_START, micros())
         write(state, "parent", own)
         order = marshal.loads(read_all(0))  # noqa: S302
-        null = os.open(os.devnull, os.O_RDWR)
+        null = os.open(NULL, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(null, descriptor)
         os.chdir("/")

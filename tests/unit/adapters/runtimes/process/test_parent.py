@@ -1,0 +1,39 @@
+"""The parent's script starts with little: what it would import besides costs more than all that it does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from ephemerd.adapters.runtimes.process.launch import PARENT
+
+DEAR = {"os", "signal", "enum", "ctypes", "json", "typing", "pathlib"}
+LOADED = "import sys; sys.path.insert(0, sys.argv[1]); import parent; print(*sys.modules)"
+OWNED = """
+import sys; sys.path.insert(0, sys.argv[1]); import parent
+parent.own_orphans()
+print(*sys.modules)
+import ctypes
+found = ctypes.c_int(0)
+ctypes.CDLL(None).prctl(37, ctypes.byref(found), 0, 0, 0)
+print(found.value)
+"""
+
+
+def isolated(script: str) -> list[str]:
+    """Run a script as the parent is run; its lines."""
+    command = [sys.executable, "-I", "-S", "-c", script, str(PARENT.parent)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+
+
+def test_it_imports_nothing_dear():
+    assert DEAR.isdisjoint(isolated(LOADED)[0].split())
+
+
+@pytest.mark.platform("linux")
+def test_it_owns_its_orphans_without_anything_dear():
+    modules, owns = isolated(OWNED)
+    assert DEAR.isdisjoint(modules.split())
+    assert owns == "1"
