@@ -513,7 +513,7 @@ def test_what_cannot_have_started_yet_brings_no_listing_nearer() -> None:
     surroundings(world)
     (name,) = world.planned(1)
     listed(world, found(name))
-    assert relisted(world, 50 * SECOND) == 0
+    assert relisted(world, 2 * MINUTE) == 0
 
 
 def test_what_was_abandoned_and_has_ended_brings_no_listing_nearer() -> None:
@@ -826,3 +826,25 @@ def test_a_listing_that_nobody_asked_for_has_no_job_asked_about() -> None:
     world.queued(1)
     world.now += MINUTE
     assert of(world.feed(ev.JobsListed(APP, 0)).commands, cm.LookUpJob) == []
+
+
+def test_what_a_scope_is_said_to_have_been_read_as_of_counts_from_the_start_of_this_life_on() -> None:
+    """What was queued while nobody was there is in no earlier listing."""
+    world = World(lists=False)
+    begun = world.now
+    world.now += MINUTE
+    world.feed(ev.JobsListed(APP, 0, repositories=("acme/app",), as_of=begun - 1))
+    assert world.core.state.scope(APP).jobs_listed is None
+    world.feed(ev.JobsListed(APP, 0, repositories=("acme/app",), as_of=begun))
+    assert world.core.state.scope(APP).jobs_listed == begun
+
+
+def test_two_sights_of_what_is_not_known_are_a_minute_apart() -> None:
+    world = World(lists=False)
+    listed(world, found())
+    world.now += MINUTE - 1
+    listed(world, found())
+    assert world.runner(LOST).leak_again is None
+    world.now += 1
+    listed(world, found())
+    assert world.runner(LOST).leak_again == world.now
