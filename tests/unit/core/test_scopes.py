@@ -406,3 +406,12 @@ def test_scopes_of_one_forge_that_fall_into_trouble_together_take_turns(fault: F
     rows = [world.core.state.scope(scope) for scope in (APP, LIB, ORG, other)]
     tried = [(row.next_try if row.silent is not None else row.denied_until) - world.now for row in rows]
     assert tried == [pause, pause + 250, pause + 500, pause]
+
+
+def test_what_went_wrong_last_is_kept_until_the_forge_answers_again() -> None:
+    world = World()
+    for detail in ("timed out", "503"):
+        world.feed(ev.JobsListed(APP, 0, Fault(Remedy.RETRY, detail)))
+        assert world.core.state.scope(APP).why == detail
+    world.feed(ev.ScopeAnswered(APP))
+    assert world.core.state.scope(APP).why == ""
