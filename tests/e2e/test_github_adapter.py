@@ -150,8 +150,8 @@ class Loose(GitHubForge):
         except PortError as error:
             raise Gone(error.detail) from None
 
-    async def active_jobs(self, repository, look=Look.WHOLE):
-        seen = await super().active_jobs(repository, look)
+    async def active_jobs(self, repository, look=Look.WHOLE, again=frozenset()):
+        seen = await super().active_jobs(repository, look, again)
         return replace(seen, reports=tuple(replace(one, runner_name="somebody") for one in seen.reports))
 
     def take_calls(self):

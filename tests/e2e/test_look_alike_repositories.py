@@ -15,11 +15,12 @@ import pytest
 
 from ephemerd.adapters.forges.github import make_forge
 from ephemerd.adapters.forges.github.client import GitHubForge
+from ephemerd.adapters.forges.github.runs import AUDITED, POLLED
 from ephemerd.adapters.forges.github.tokens import FixedToken
 from ephemerd.domain.ids import Scope
 from ephemerd.domain.job import ForgeStatus
-from ephemerd.ports.errors import Limited, NotSent, Unseen
-from ephemerd.ports.forge import Forge, Look
+from ephemerd.ports.errors import Limited, NotSent, RetryLater, Unseen
+from ephemerd.ports.forge import Forge, Look, RunSeen
 from ephemerd.testing.forge_sim import run_filters
 from ephemerd.testing.forge_sim.limits import AT_ONCE, Limits
 from ephemerd.testing.forge_sim.main import ForgeSim, Options, running
@@ -137,7 +138,13 @@ async def test_a_list_of_repositories_that_did_not_change_is_free(sim):
 
 async def test_a_repository_that_is_not_there_is_unseen(sim):
     async with by_token(sim) as forge:
-        for call in (forge.active_jobs("acme/none"), forge.glance("acme/none"), forge.repositories("none")):
+        for call in (
+            forge.active_jobs("acme/none"),
+            forge.active_jobs("acme/none", Look.NEWEST),
+            forge.audit("acme/none", lambda run: True),
+            forge.glance("acme/none"),
+            forge.repositories("none"),
+        ):
             with pytest.raises(Unseen):
                 await call
 
@@ -180,17 +187,118 @@ async def test_a_quick_look_tells_what_changed_and_how_what_left_the_lists_ended
         assert (seen.reports, seen.charged, seen.asked) == ((), 0, 2)
 
 
-async def test_a_thrifty_look_reads_the_runs_that_show_themselves_changed(sim, api):
+async def test_a_look_at_the_newest_runs_reads_those_that_show_themselves_changed(sim, api):
     runs = [(await admin(api, "/jobs", labels=LABELS, count=2))["jobs"] for _ in range(2)]
     async with by_token(sim) as forge:
         await forge.active_jobs("acme/app")
-        seen = await forge.active_jobs("acme/app", Look.THRIFTY)
-        assert (seen.asked, seen.charged, seen.open, seen.reports) == (2, 0, 4, ())
+        seen = await forge.active_jobs("acme/app", Look.NEWEST)
+        assert (seen.asked, seen.charged, seen.open, seen.reports) == (1, 1, 4, ())
+        seen = await forge.active_jobs("acme/app", Look.NEWEST)
+        assert (seen.asked, seen.charged, seen.open, seen.reports) == (1, 0, 4, ())
         await admin(api, f"/jobs/{runs[0][0]}/cancel")
         (fresh,) = (await admin(api, "/jobs", labels=LABELS))["jobs"]
-        seen = await forge.active_jobs("acme/app", Look.THRIFTY)
+        seen = await forge.active_jobs("acme/app", Look.NEWEST)
         assert {report.key.id for report in seen.reports} == {*runs[0], fresh}
-        assert (seen.asked, seen.charged, seen.open, seen.complete) == (4, 4, 4, False)
+        assert (seen.asked, seen.charged, seen.open, seen.complete) == (3, 3, 4, False)
+        await admin(api, f"/jobs/{fresh}/cancel")
+        seen = await forge.active_jobs("acme/app", Look.NEWEST)
+        assert [(report.key.id, report.status) for report in seen.reports] == [(fresh, ForgeStatus.COMPLETED)]
+        seen = await forge.active_jobs("acme/app")
+        assert (seen.open, seen.complete) == (3, True)
+
+
+async def test_runs_are_read_again_although_nothing_shows_that_they_changed(sim, api):
+    made = [await admin(api, "/jobs", labels=LABELS) for _ in range(2)]
+    (first, second), both = (one["runs"][0] for one in made), [one["jobs"][0] for one in made]
+    async with by_token(sim) as forge:
+        await forge.active_jobs("acme/app")
+        await forge.active_jobs("acme/app", Look.NEWEST)
+        seen = await forge.active_jobs("acme/app", Look.NEWEST, frozenset({first, 1}))
+        assert (seen.asked, seen.charged, seen.open, seen.reports) == (2, 0, 2, ())
+        await admin(api, f"/jobs/{both[0]}/cancel")
+        seen = await forge.active_jobs("acme/app", Look.NEWEST, frozenset({first, second}))
+        assert [(one.key.id, one.status) for one in seen.reports] == [(both[0], ForgeStatus.COMPLETED)]
+        assert (seen.asked, seen.charged, seen.open) == (3, 2, 1)
+
+
+async def test_an_older_run_that_is_not_among_the_newest_stays_known_until_a_whole_look(sim, api):
+    (old,) = (await admin(api, "/jobs", labels=LABELS))["jobs"]
+    async with by_token(sim) as forge:
+        await forge.active_jobs("acme/app")
+        for _ in range(POLLED):
+            await admin(api, "/jobs", labels=LABELS)
+        await admin(api, f"/jobs/{old}/cancel")
+        seen = await forge.active_jobs("acme/app", Look.NEWEST)
+        assert (seen.open, len(seen.reports)) == (POLLED + 1, POLLED)
+        seen = await forge.active_jobs("acme/app")
+        assert (old, ForgeStatus.COMPLETED) in [(one.key.id, one.status) for one in seen.reports]
+
+
+# -- audits -------------------------------------------------------------------------------------------------
+
+
+async def test_an_audit_asks_what_explains_each_run_and_reads_the_others(sim, api):
+    made = [await admin(api, "/jobs", labels=LABELS, count=2) for _ in range(3)]
+    first, second, third = (one["runs"][0] for one in made)
+    await admin(api, f"/jobs/{made[0]['jobs'][0]}/cancel")
+    await admin(api, f"/jobs/{made[0]['jobs'][1]}/cancel")
+    shown: list[RunSeen] = []
+
+    def explains(run: RunSeen) -> bool:
+        shown.append(run)
+        return bool(run.id != second)
+
+    async with by_token(sim) as forge:
+        assert not forge.audit_is_free("acme/app")
+        seen = await forge.audit("acme/app", explains)
+        assert [(run.id, run.over) for run in shown] == [(third, False), (second, False), (first, True)]
+        assert all(abs(run.updated - time.time() * 1000) < 60_000 for run in shown)
+        assert {(one.key.id, one.run_id) for one in seen.reports} == {
+            (job, second) for job in made[1]["jobs"]
+        }
+        assert seen.reports[0].origin.public is False
+        assert (seen.changed, seen.open, seen.more, seen.asked, seen.charged) == (True, 2, False, 2, 2)
+        assert forge.audit_is_free("acme/app")
+        before = used(forge)
+        again = await forge.audit("acme/app", explains)
+        assert (again.changed, again.reports, again.asked, used(forge) - before) == (False, (), 1, 0)
+        assert len(shown) == 3
+        await admin(api, f"/jobs/{made[2]['jobs'][0]}/cancel")
+        assert (await forge.audit("acme/app", lambda run: True)).charged == 1
+        assert not forge.audit_is_free("acme/lib")
+
+
+async def test_an_audit_says_whether_there_are_older_runs(sim):
+    await queue(sim, AUDITED - 1, apart_s=1.0)
+    async with by_token(sim) as forge:
+        assert not (await forge.audit("acme/app", lambda run: True)).more
+        await queue(sim, 2, apart_s=1.0)
+        seen = await forge.audit("acme/app", lambda run: True)
+        assert (seen.more, seen.open) == (True, AUDITED)
+
+
+@pytest.mark.parametrize("audit", [True, False])
+async def test_newest_runs_that_could_not_be_read_to_the_end_are_asked_for_anew(sim, api, audit):
+    """Else the next question would be answered by 304, and what was not read would stay unread."""
+    (job,) = (await admin(api, "/jobs", labels=LABELS))["jobs"]
+
+    async def look(forge: Forge) -> Any:
+        if audit:
+            return await forge.audit("acme/app", lambda run: False)
+        return await forge.active_jobs("acme/app", Look.NEWEST)
+
+    async with by_token(sim) as forge:
+        listings = forge._listings
+        whole = listings._jobs_of
+
+        async def broken(*told: Any) -> Any:
+            return RetryLater("502")
+
+        listings._jobs_of = broken  # type: ignore[method-assign, assignment]
+        with pytest.raises(RetryLater):
+            await look(forge)
+        listings._jobs_of = whole  # type: ignore[method-assign]
+        assert [report.key.id for report in (await look(forge)).reports] == [job]
 
 
 async def test_glances_are_free_until_something_happens(sim, api):

@@ -18,7 +18,7 @@ from ephemerd.app.daemon import Daemon
 from ephemerd.app.intake import Intake
 from ephemerd.app.trail import Found, Known, NotTaken, Trail
 from ephemerd.app.writer import Handled
-from ephemerd.core.events import JobsRead, MachineSlept
+from ephemerd.core.events import JobReported, JobsRead, MachineSlept
 from ephemerd.domain.ids import JobKey, Scope
 from ephemerd.domain.job import ENDED_STATUSES, Job, JobReport
 from ephemerd.domain.pool import SECOND
@@ -127,10 +127,23 @@ class CatchUp:
         event = handled.item.event
         if isinstance(event, MachineSlept):
             self._wake(None)
-        elif isinstance(event, JobsRead) and any(
-            _is_news(row, handled.now) for _, _, row in handled.step.changed
-        ):
-            self._wake(event.scope.forge)
+        elif isinstance(event, JobReported):
+            trust = self._daemon.executor.trust(event.report.key.forge)
+            if trust is not None:
+                trust.heard(event.report.key, handled.now)
+        elif isinstance(event, JobsRead):
+            self._listed(event.scope.forge, handled)
+
+    def _listed(self, forge: str, handled: Handled) -> None:
+        """A listing was taken in: what it shows first is looked for among the deliveries, and is to be found there."""
+        rows = (row for _, _, row in handled.step.changed if isinstance(row, Job))
+        news = [row for row in rows if _is_news(row, handled.now)]
+        trust = self._daemon.executor.trust(forge)
+        for row in news:
+            if trust is not None:
+                trust.untold(row.key, handled.now)
+        if news:
+            self._wake(forge)
 
     def _wake(self, forge: str | None) -> None:
         now, least = asyncio.get_running_loop().time(), self._pause()
@@ -159,7 +172,7 @@ class CatchUp:
         if self._is_closed(plan.trail.log.scopes):
             plan.due = plan.began + self._pause()
             return
-        found = Found()
+        found, now = Found(), self._daemon.ports.clock.now()
         try:
             await plan.trail.follow(found)
         except (NotTaken, TimeoutError):
@@ -173,20 +186,24 @@ class CatchUp:
             plan.barred = plan.due = loop.time() + BARRED_FOR
             plan.absent = isinstance(error, Refused)
             self._tell(plan, error)
+            if trust := self._daemon.executor.trust(plan.trail.log.forge):
+                trust.closed(plan.trail.log.scopes)
         except Exception:
             logger.exception("looking for failed deliveries failed", extra={"fields": _fields(plan)})
             plan.due = loop.time() + self._every()
         else:
-            self._went_well(plan, found)
+            self._went_well(plan, found, now)
         self._count(plan, found)
         if plan in self._plans:
             self._show(plan)
 
-    def _went_well(self, plan: _Plan, found: Found) -> None:
+    def _went_well(self, plan: _Plan, found: Found, began: int) -> None:
         plan.faults, plan.told = 0, ""
         plan.due = plan.began + (self._pause() if found.more or plan.again else self._every())
         if not found.more:
             plan.looked = self._daemon.ports.clock.now()
+            if trust := self._daemon.executor.trust(plan.trail.log.forge):
+                trust.read_back(plan.trail.log.scopes, began, whole=found.whole)
 
     def _tell(self, plan: _Plan, error: PortError) -> None:
         if plan.told != error.detail:
@@ -284,9 +301,9 @@ async def _until(when: float | None, changed: asyncio.Event) -> None:
         return
 
 
-def _is_news(row: object, now: int) -> bool:
+def _is_news(row: Job, now: int) -> bool:
     """Say whether a listing made this row: a job that lives, and of which nothing was heard before."""
-    return isinstance(row, Job) and row.first_seen == now and row.status not in ENDED_STATUSES
+    return row.first_seen == now and row.status not in ENDED_STATUSES
 
 
 def _fields(plan: _Plan, error: PortError | None = None) -> dict[str, object]:

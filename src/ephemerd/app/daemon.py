@@ -70,7 +70,8 @@ class Pulse:
     epoch        of the life in memory; a fresh one after each reload
     error        why the last commit failed; "" once one went through
     quarantined  events in quarantine
-    reconciled   when the active jobs of each scope (as text) were last read completely
+    reconciled   since when the active jobs of each scope (as text) are known completely: read, or vouched for by the
+                 forge's list of deliveries
     refused      what is wrong with the configuration that the last reload refused; "" where none was
     needs_restart  keys that were changed in the file and hold only after a restart
     exhausted    when a connection last had to wait for a file descriptor; None where none had
@@ -335,8 +336,21 @@ class Daemon:
             if kind == "runner" and (row is None or (isinstance(row, Runner) and row.state in FINAL)):
                 self.executor.forget(RunnerId(key))
             elif kind == "job" and isinstance(row, Job):
-                self.executor.notice(row.key)
+                self.executor.notice(row)
+            if isinstance(row, Runner) and handled.now in (
+                row.over,
+                row.since if row.state in FINAL else None,
+            ):
+                self._freed(row)
         self.executor.submit(handled.step.commands)
+
+    def _freed(self, runner: Runner) -> None:
+        """A runner is done: what follows its job may be queued now. Without a name it is rather the job that it was
+        made for."""
+        key = runner.job or runner.intent
+        job = self.core.state.jobs.get(key) if key is not None else None
+        if job is not None:
+            self.executor.freed(job)
 
     def _reconfigured(self, setup: Setup) -> None:
         """A configuration is committed: from here on a life begins with it, and its pools are served."""

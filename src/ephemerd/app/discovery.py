@@ -15,11 +15,14 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from ephemerd.app.inbox import Inbox
-from ephemerd.app.roster import FAILED_FOR, LIST_EVERY, Entry, Kind, Roster
-from ephemerd.app.spending import Spending, budget_of
+from ephemerd.app.ledger import Judge, Ledger
+from ephemerd.app.roster import FAILED_FOR, LIST_EVERY, Entry, Kind, Pace, Roster
+from ephemerd.app.spending import Ease, Spending, budget_of
+from ephemerd.app.trust import Standing, Trust
 from ephemerd.core import events as e
 from ephemerd.domain.access import Access
-from ephemerd.domain.ids import JobKey, Scope
+from ephemerd.domain.ids import Scope
+from ephemerd.domain.job import Job
 from ephemerd.domain.pool import SECOND, Setup
 from ephemerd.ports.errors import Denied, PortError, Refused, Unseen
 from ephemerd.ports.forge import Forge, Look, RepositorySeen
@@ -48,12 +51,14 @@ class Read(Protocol):
 
 @dataclass(slots=True)
 class _Round:
-    """One round of looks. `read`: those that were read wholly; `error`: what ended it, where something did."""
+    """One round of looks. `vouched`: up to when deliveries are (ms, 0 for not at all); `read`: those that were read
+    wholly; `error`: what ended it, where something did."""
 
     roster: Roster
     spending: Spending
     began: int
     steps: Iterator[tuple[Entry, Kind]]
+    vouched: int = 0
     read: list[Entry] = field(default_factory=list)
     good: int = 0
     refused: list[tuple[Entry, PortError]] = field(default_factory=list)
@@ -70,8 +75,23 @@ class _Round:
 class Discovery:
     """The listings of jobs at one forge."""
 
-    def __init__(self, forge: Forge, read: Read, inbox: Inbox, clock: Clock, setup: Setup) -> None:
+    def __init__(
+        self,
+        forge: Forge,
+        read: Read,
+        inbox: Inbox,
+        clock: Clock,
+        setup: Setup,
+        *,
+        answers: Callable[[Scope], bool] = lambda scope: False,
+    ) -> None:
+        """`answers` says whether the forge answered something about a scope just now."""
         self.forge = forge
+        self.trust = Trust()
+        self.ledger = Ledger()
+        self._answers = answers
+        self._every = 0
+        self._told: frozenset[Scope] = frozenset()
         self._read = read
         self._inbox = inbox
         self._clock = clock
@@ -84,17 +104,32 @@ class Discovery:
         """Take in who may use the machines: repositories that may not are not asked about."""
         name = self.forge.name
         self._access = next((row for row in setup.access if row.forge == name), None)
-        wanted = {pool.scope for pool in setup.pools if pool.scope.forge == name}
-        self._rosters = {scope: self._rosters.get(scope) or Roster.of(scope) for scope in sorted(wanted)}
+        pools = [pool for pool in setup.pools if pool.scope.forge == name]
+        self._rosters = {
+            scope: self._rosters.get(scope) or Roster.of(scope)
+            for scope in sorted({one.scope for one in pools})
+        }
         for roster in self._rosters.values():
-            roster.due = 0
+            roster.hurry(0)
+        self._every = setup.policy.reconcile_every
+        self._told = frozenset(pool.scope for pool in pools if pool.observed)
+        self.trust.configure(self._every, self._told)
 
-    def notice(self, job: JobKey) -> None:
-        """Hear that something was told of a job: its repository is lively."""
+    def notice(self, job: Job) -> None:
+        """Hear that a job's row changed: its repository is lively."""
         now = self._clock.now()
+        self.ledger.note(job)
         for scope, roster in self._rosters.items():
-            if scope.serves(job):
-                roster.notice(job.repository, now)
+            if scope.serves(job.key):
+                roster.notice(job.key.repository, now)
+
+    def freed(self, job: Job) -> None:
+        """Hear that a runner of ours is done with a job: another one of its run may be queued now. The run's jobs are
+        read at the next look, also where a list of runs does not show that anything happened."""
+        for scope, roster in self._rosters.items():
+            entry = roster.entries.get(job.key.repository.lower())
+            if entry is not None and job.run_id and scope.serves(job.key) and scope not in self._told:
+                entry.again.add(job.run_id)
 
     def awoke(self) -> None:
         """Hear that the machine slept."""
@@ -103,15 +138,15 @@ class Discovery:
 
     async def list_jobs(self, scope: Scope) -> PortError | None:
         """Make one round in a scope; each part of it waits for room in the inbox. Return what made it fail."""
-        roster = self._rosters.setdefault(scope, Roster.of(scope))
+        roster, now = self._rosters.setdefault(scope, Roster.of(scope)), self._clock.now
+        standing = self.trust.of(scope, now())
         try:
-            await self._find_out(roster)
+            await self._find_out(roster, standing)
         except PortError as error:
             return error
         spending = self._spending_of(roster)
-        now = self._clock.now
-        steps = roster.choose(now, spending, self.forge.glance_is_free)
-        turn = _Round(roster, spending, now(), steps)
+        steps = self._choose(roster, spending, standing)
+        turn = _Round(roster, spending, now(), steps, self.trust.since(scope, now()))
         await asyncio.gather(*(self._work(turn) for _ in range(AT_ONCE)))
         failed = turn.failure()
         if failed is not None:
@@ -121,6 +156,13 @@ class Discovery:
         await self._inbox.put(self._listed(turn))
         return None
 
+    def _choose(self, roster: Roster, spending: Spending, standing: Standing) -> Iterator[tuple[Entry, Kind]]:
+        now = self._clock.now
+        if standing is Standing.NONE:
+            return roster.choose(now, spending, self.forge.glance_is_free)
+        pace = Pace(standing, self._every, self._answers(roster.scope))
+        return roster.choose_audits(now, spending, self.forge.audit_is_free, pace)
+
     async def is_gone(self, scope: Scope, repository: str) -> bool:
         """Say whether a repository that cannot be seen is there no more, by a whole list of its owner's."""
         roster = self._rosters.get(scope)
@@ -129,7 +171,7 @@ class Discovery:
             return False
         now = self._clock.now()
         if roster.listed is None or now - roster.listed >= LIST_EVERY:
-            roster.due = now
+            roster.hurry(now)
             try:
                 await self._find_out(roster)
             except PortError:
@@ -139,10 +181,10 @@ class Discovery:
 
     # -- which repositories there are ------------------------------------------------------------------------
 
-    async def _find_out(self, roster: Roster) -> None:
+    async def _find_out(self, roster: Roster, standing: Standing = Standing.NONE) -> None:
         """List the repositories where that is due; while it fails, those that are known go on."""
         now = self._clock.now()
-        if roster.fixed or now < roster.due:
+        if not roster.wants_list(now, standing):
             return
         owners = self._owners(roster.scope)
         if not owners:
@@ -219,8 +261,16 @@ class Discovery:
             if not entry.take_glance(began, seen):
                 return
             kind, began = Kind.LIVELY, self._clock.now()
-        depth = entry.depth(began, tight=spending.tight) if kind is Kind.LIVELY else Look.WHOLE
-        looked = await self._read(scope, lambda: self.forge.active_jobs(entry.name, depth), LOOK_LIMIT)
+        elif kind in (Kind.AUDIT, Kind.IDLE_AUDIT):
+            if await self._audit(turn, entry, kind, began):
+                return
+            began = self._clock.now()
+        # Beside deliveries rounds are rare, and each is to repair what was missed.
+        ease = Ease.EASY if scope in self._told else spending.ease
+        depth = entry.depth(began, ease) if kind is Kind.LIVELY else Look.WHOLE
+        again = frozenset(entry.again)
+        looked = await self._read(scope, lambda: self.forge.active_jobs(entry.name, depth, again), LOOK_LIMIT)
+        entry.again -= again
         count = {Kind.FIRST: spending.looked_first, Kind.IDLE: spending.saw_idle}.get(kind, spending.looked)
         count(began, looked.asked, looked.charged)
         for part in e.read_in_parts(scope, looked.reports):
@@ -229,12 +279,22 @@ class Discovery:
         if looked.complete:
             turn.read.append(entry)
 
+    async def _audit(self, turn: _Round, entry: Entry, kind: Kind, began: int) -> bool:
+        """Lay a repository's newest runs beside what is known; say whether that suffices."""
+        scope, judge = turn.roster.scope, Judge(self.ledger, entry.name, began)
+        seen = await self._read(scope, lambda: self.forge.audit(entry.name, judge), LOOK_LIMIT)
+        count = turn.spending.looked if kind is Kind.AUDIT else turn.spending.saw_idle
+        count(began, seen.asked, seen.charged)
+        for part in e.read_in_parts(scope, seen.reports):
+            await self._inbox.put(part)
+        return entry.take_audit(began, seen, judge)
+
     def _set_aside(self, roster: Roster, entry: Entry, error: PortError) -> None:
         """Leave a repository alone that cannot be read, and see soon whether it is still there."""
         now = self._clock.now()
         entry.failed_until = now + FAILED_FOR
         if roster.listed is not None:
-            roster.due = min(roster.due, roster.listed + LIST_EVERY)
+            roster.hurry(roster.listed + LIST_EVERY)
         self._say(f"the jobs of {entry.name} cannot be read", roster.scope, error)
 
     def _listed(self, turn: _Round) -> e.JobsListed:
@@ -243,7 +303,7 @@ class Discovery:
         lively = roster.is_lively(now)
         if roster.fixed and turn.read:
             return e.JobsListed(roster.scope, roster.open(), lively=lively)
-        as_of = roster.as_of(turn.began)
+        as_of = roster.as_of(turn.began, turn.vouched)
         return e.JobsListed(roster.scope, roster.open(), repositories=covered, as_of=as_of, lively=lively)
 
     def _say(self, what: str, scope: Scope, error: PortError) -> None:

@@ -17,10 +17,12 @@ from ephemerd.app.credentials import Credentials
 from ephemerd.app.executor_forge import ForgeCalls
 from ephemerd.app.executor_runtime import RuntimeCalls, Sink
 from ephemerd.app.inbox import Inbox
+from ephemerd.app.trust import Trust
 from ephemerd.core import commands as c
 from ephemerd.core import events as e
 from ephemerd.domain.errors import Fault, Remedy
-from ephemerd.domain.ids import JobKey, RunnerId
+from ephemerd.domain.ids import RunnerId
+from ephemerd.domain.job import Job
 from ephemerd.domain.pool import Setup
 from ephemerd.domain.runner import FenceAnswer
 from ephemerd.ports.forge import Forge
@@ -119,11 +121,22 @@ class Executor:
             forge.pace(policy.write_burst, policy.write_per_second, policy.write_per_second_limited)
             forge.discovery.configure(setup)
 
-    def notice(self, job: JobKey) -> None:
-        """Hear that something was told of a job: listings look at its repository more often."""
-        calls = self._forges.get(job.forge)
+    def notice(self, job: Job) -> None:
+        """Hear that a job's row changed: listings look at its repository more often."""
+        calls = self._forges.get(job.key.forge)
         if calls is not None:
             calls.discovery.notice(job)
+
+    def freed(self, job: Job) -> None:
+        """Hear that a runner of ours is done with a job."""
+        calls = self._forges.get(job.key.forge)
+        if calls is not None:
+            calls.discovery.freed(job)
+
+    def trust(self, forge: str) -> Trust | None:
+        """What the deliveries of a forge have shown of themselves; None for one that is not there."""
+        calls = self._forges.get(forge)
+        return None if calls is None else calls.discovery.trust
 
     def awoke(self) -> None:
         """Hear that the machine slept: what listings knew is old."""

@@ -63,7 +63,7 @@ class ForgeCalls:
         self._scopes = ScopeBook()
         self._at_once = asyncio.Semaphore(AT_ONCE)
         self._registering: dict[RunnerId, asyncio.Future[None]] = {}
-        self.discovery = Discovery(forge, self._look, inbox, clock, setup)
+        self.discovery = Discovery(forge, self._look, inbox, clock, setup, answers=self._answers)
 
     def pace(self, burst: int, rate: float, slow_rate: float) -> None:
         """Spend the budget of writes by other numbers from now on."""
@@ -208,6 +208,9 @@ class ForgeCalls:
         error = await self.discovery.list_jobs(scope)
         if error is not None:
             self._failed(scope, e.JobsListed(scope, 0, error.fault()), error)
+
+    def _answers(self, scope: Scope) -> bool:
+        return self._scopes.answers(scope, self._clock.now())
 
     def _look(
         self, scope: Scope, call: Callable[[], Coroutine[Any, Any, T]], limit: float

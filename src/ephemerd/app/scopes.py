@@ -25,6 +25,7 @@ DEFAULT_LIMIT = 60 * SECOND
 @dataclass(slots=True)
 class _Scope:
     answered: int | None = None
+    heard: int | None = None
     told: int | None = None
     faulted: bool = False
 
@@ -41,6 +42,7 @@ class ScopeBook:
         vouches   it was about registrations: a token may keep its access to jobs and lose that to runners
         """
         entry = self._entry(scope)
+        entry.heard = now
         if vouches:
             entry.answered = now
         due = TELL_AT_MOST_EVERY if entry.faulted else TELL_EVERY
@@ -62,6 +64,11 @@ class ScopeBook:
         """Whether the last normal answer is young enough to vouch for a "not found"."""
         answered = self._entry(scope).answered
         return answered is not None and now - answered <= FRESH_FOR
+
+    def answers(self, scope: Scope, now: int) -> bool:
+        """Whether a normal answer of any kind came just now, and no fault since the core was told of one."""
+        entry = self._entry(scope)
+        return entry.heard is not None and now - entry.heard <= FRESH_FOR and not entry.faulted
 
     def vouch(self, scope: Scope, now: int) -> ScopeAnswered | None:
         """Return the event to tell before a "not found", None where it was told just now or cannot be."""

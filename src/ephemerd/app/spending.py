@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from enum import Enum
 
 from ephemerd.domain.pool import HOUR, MINUTE, SECOND
 from ephemerd.ports.forge import Budget
@@ -23,6 +24,21 @@ RESERVE = LIMIT // 5
 IDLE_SHARE, FIRST_SHARE = 60, 4
 """One part in so many of the limit is for idle repositories, and for those that were never read."""
 LEAST_PURSE = 30.0
+
+
+FULL, HALF = 0.9, 0.5
+"""Parts of what lively repositories may save, above which the budget is easy or fair."""
+MODEST = 0.5
+"""It is easy only where they used no more than this part of their share lately."""
+LATELY = 10 * MINUTE
+
+
+class Ease(Enum):
+    """How much of what lively repositories may spend is at hand."""
+
+    EASY = "easy"
+    FAIR = "fair"
+    TIGHT = "tight"
 
 
 @dataclass(slots=True)
@@ -61,6 +77,7 @@ class Spending:
 
     _minute: Window = field(default_factory=lambda: Window(MINUTE))
     _lively: Window = field(default_factory=lambda: Window(MINUTE))
+    _lately: Window = field(default_factory=lambda: Window(LATELY))
     _idle: Window = field(default_factory=lambda: Window(HOUR))
     _first: Window = field(default_factory=lambda: Window(HOUR))
     _purse: float = 0.0
@@ -90,9 +107,12 @@ class Spending:
         return max(LEAST_PURSE, self._rate * MINUTE)
 
     @property
-    def tight(self) -> bool:
-        """Whether lively repositories use up what they have, so that a look is to read as little as it can."""
-        return self._purse < self._most / 2
+    def ease(self) -> Ease:
+        """How little lively repositories use of what they have: a look reads the less the more that is."""
+        modest = self._lately.total(self._at or 0) <= MODEST * self._rate * LATELY
+        if modest and self._purse >= FULL * self._most:
+            return Ease.EASY
+        return Ease.FAIR if self._purse >= HALF * self._most else Ease.TIGHT
 
     @property
     def low(self) -> bool:
@@ -119,6 +139,7 @@ class Spending:
         """Count a look at a lively repository."""
         self._minute.add(now, asked)
         self._lively.add(now, asked)
+        self._lately.add(now, charged)
         self._purse -= charged
 
     def looked_first(self, now: int, asked: int, charged: int) -> None:

@@ -61,6 +61,11 @@ class Found:
     pages: int = 0
     more: bool = False
 
+    @property
+    def whole(self) -> bool:
+        """Whether nothing that had failed is left out: given up, or beyond the pages of one pass."""
+        return not self.more and not self.results["unreadable"] and self.pages < MOST_PAGES
+
 
 @dataclass(frozen=True, slots=True)
 class Known:

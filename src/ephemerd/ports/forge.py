@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -60,12 +61,12 @@ class CallRecord:
 class Look(Enum):
     """How much of a repository's jobs is read.
 
-    THRIFTY those of queued and running runs that show themselves changed since the last look
+    NEWEST  those of the newest runs that show themselves changed since the last look
     QUICK   those of all queued and running runs, of which only what changed since the last look is told
     WHOLE   those of every run that is not over, all told: then it can be complete
     """
 
-    THRIFTY = "thrifty"
+    NEWEST = "newest"
     QUICK = "quick"
     WHOLE = "whole"
 
@@ -127,6 +128,34 @@ class Glance:
     charged: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class RunSeen:
+    """A run as a list shows it. `over`: nothing of it can be queued or run any more; `updated`: when something
+    happened to it last, ms since the epoch by the forge's clock, 0 where that was not told."""
+
+    id: int
+    over: bool
+    updated: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What a repository's newest runs showed beside what is known of them.
+
+    changed  whether they differ from the last audit at all, as far as is known; else the rest says nothing
+    reports  the jobs of those runs that nothing accounted for
+    open     how many of the runs are not over; more: whether there are older runs that were not shown
+    asked, charged  requests, and those of them that count against the hourly limit
+    """
+
+    changed: bool
+    reports: tuple[JobReport, ...] = ()
+    open: int = 0
+    more: bool = False
+    asked: int = 0
+    charged: int = 0
+
+
 class Forge(Protocol):
     """One configured forge. Every call has a deadline of its own and raises only `PortError`s.
 
@@ -163,8 +192,18 @@ class Forge(Protocol):
         """Get whose work a run is: every field is told, by one call. `Gone` where the run is not found."""
         ...
 
-    async def active_jobs(self, repository: str, look: Look = Look.WHOLE) -> JobsSeen:
-        """Read the jobs of a repository's runs that are not over, all pages; `Unseen` where it is not to be seen."""
+    async def active_jobs(
+        self, repository: str, look: Look = Look.WHOLE, again: frozenset[int] = frozenset()
+    ) -> JobsSeen:
+        """Read the jobs of a repository's runs that are not over, all pages; `Unseen` where it is not to be seen.
+
+        again   runs whose jobs are read although they may not show themselves changed
+        """
+        ...
+
+    async def audit(self, repository: str, explains: Callable[[RunSeen], bool]) -> Audit:
+        """Look at the newest runs, and read the jobs of each that `explains` does not account for; it is asked about
+        every run that is shown, newest first, where anything changed."""
         ...
 
     async def glance(self, repository: str) -> Glance:
@@ -173,6 +212,10 @@ class Forge(Protocol):
 
     def glance_is_free(self, repository: str) -> bool:
         """Say whether a glance costs nothing of the hourly limit where nothing has changed."""
+        ...
+
+    def audit_is_free(self, repository: str) -> bool:
+        """Say the same of an audit."""
         ...
 
     async def repositories(self, owner: str) -> RepositoriesSeen:

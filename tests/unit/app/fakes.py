@@ -16,6 +16,7 @@ from ephemerd.domain.runner import FenceAnswer
 from ephemerd.domain.verdict import Files, Listing, ProbeReport, Sign
 from ephemerd.ports.errors import Gone, NotStored
 from ephemerd.ports.forge import (
+    Audit,
     Budget,
     CallRecord,
     ForgeRunner,
@@ -24,6 +25,7 @@ from ephemerd.ports.forge import (
     Look,
     Registration,
     RepositoriesSeen,
+    RunSeen,
 )
 from ephemerd.ports.runtime import RuntimeSink, StartOrder
 from ephemerd.ports.store import (
@@ -248,6 +250,7 @@ class FakeForge:
         self._next = 100
 
     async def _answer(self, call: str, default: Any, *arguments: Any) -> Any:
+        self.again: list[frozenset[int]] = []
         self.calls.append((call, *arguments))
         self.records.append(CallRecord(call, 200, 0.01))
         if call in self.hold:
@@ -293,14 +296,21 @@ class FakeForge:
         answer: Origin = await self._answer("origin", Gone("no such run"), repository, run)
         return answer
 
-    async def active_jobs(self, repository: str, look: Look = Look.WHOLE) -> JobsSeen:
+    async def active_jobs(
+        self, repository: str, look: Look = Look.WHOLE, again: frozenset[int] = frozenset()
+    ) -> JobsSeen:
         seen = JobsSeen((), look is Look.WHOLE)
         answer: JobsSeen = await self._answer("active_jobs", seen, repository, look)
         return answer
 
+        self.again.append(again)
     async def glance(self, repository: str) -> Glance:
         answer: Glance = await self._answer("glance", Glance(True), repository)
         return answer
+    async def audit(self, repository: str, explains: Callable[[RunSeen], bool]) -> Audit:
+        answer: Audit = await self._answer("audit", Audit(True, asked=1, charged=1), repository, explains)
+        return answer
+
 
     def glance_is_free(self, repository: str) -> bool:
         return repository in self.free
@@ -308,6 +318,9 @@ class FakeForge:
     async def repositories(self, owner: str) -> RepositoriesSeen:
         answer: RepositoriesSeen = await self._answer("repositories", RepositoriesSeen(()), owner)
         return answer
+    def audit_is_free(self, repository: str) -> bool:
+        return repository in self.free
+
 
     def budgets(self) -> tuple[Budget, ...]:
         return (Budget("core", 5000, 4990, T0 // 1000 + 60),)

@@ -10,7 +10,8 @@ import itertools
 from ephemerd.app import trail
 from ephemerd.app.catchup import BARRED_FOR, SOON, CatchUp
 from ephemerd.app.queries import Queries
-from ephemerd.app.trail import HORIZON, MOST_PAGES, MOST_READS
+from ephemerd.app.trail import HORIZON, MOST_PAGES, MOST_READS, Found
+from ephemerd.app.trust import GRACE, Standing
 from ephemerd.core.events import JobsRead, MachineSlept, ScopeAnswered
 from ephemerd.domain.ids import JobKey
 from ephemerd.domain.job import ForgeStatus, JobStatus, Origin, Told
@@ -596,3 +597,89 @@ async def test_what_to_do_depends_on_how_it_was_answered():
                 house.log.fail(number, C, delivery=f"{status}-{number}", code=status)
             await asyncio.sleep(EVERY * 3)
             assert word in house.daemon.pulse.recoveries[str(SCOPE)].failing
+
+
+# What a pass vouches for
+
+
+def test_a_pass_is_whole_where_nothing_was_given_up_or_left():
+    assert Found().whole
+    assert not Found(more=True).whole
+    assert not Found(pages=MOST_PAGES).whole
+    found = Found()
+    found.results["unreadable"] += 1
+    assert not found.whole
+
+
+def standing(house: Hooked) -> Standing:
+    trust = house.daemon.executor.trust("github")
+    assert trust is not None
+    return trust.of(SCOPE, house.loop_clock.now())
+
+
+@virtual
+async def test_a_pass_over_the_whole_list_vouches_for_its_scopes_and_deliveries_flow():
+    async with Hooked() as house:
+        await asyncio.sleep(1)
+        assert standing(house) is Standing.QUIET
+        await house.report(Q, 1)
+        assert standing(house) is Standing.FLOWING
+        await asyncio.sleep(EVERY + 1)
+        assert standing(house) is Standing.QUIET
+
+
+@virtual
+async def test_what_was_fetched_counts_as_heard_and_what_is_left_for_the_next_pass_vouches_for_nothing():
+    house = Hooked()
+    for number in range(MOST_READS + 1):
+        house.log.fail(number + 1, C, ago=20)
+    async with house:
+        await asyncio.sleep(PAUSE - 1)
+        assert standing(house) is Standing.NONE
+        await asyncio.sleep(2)
+        assert standing(house) is Standing.FLOWING
+
+
+@virtual
+async def test_a_delivery_that_cannot_be_read_and_a_list_that_is_closed_vouch_for_nothing():
+    house = Hooked()
+    house.log.fail(1, C, ago=20)
+    house.log.wrong["read:1"] = Refused("no payload")
+    async with house:
+        await asyncio.sleep(1)
+        assert standing(house) is Standing.NONE
+    house = Hooked()
+    async with house:
+        await asyncio.sleep(1)
+        assert standing(house) is Standing.QUIET
+        house.log.wrong["failed"] = Denied("no leave to read hooks")
+        await asyncio.sleep(EVERY)
+        assert standing(house) is Standing.NONE
+
+
+@virtual
+async def test_passes_that_get_no_answer_vouch_for_two_intervals_and_no_longer():
+    async with Hooked() as house:
+        await asyncio.sleep(1)
+        house.log.wrong["failed"] = RetryLater("502")
+        await asyncio.sleep(2 * EVERY - 2)
+        assert standing(house) is Standing.QUIET
+        await asyncio.sleep(2)
+        assert standing(house) is Standing.NONE
+
+
+@virtual
+async def test_a_job_that_a_listing_shows_and_no_delivery_tells_of_is_a_reason_for_doubt():
+    async with Hooked() as house:
+        await asyncio.sleep(1)
+        house.daemon.inbox.tell(JobsRead(SCOPE, (report(1), report(2), report(3, C))))
+        await asyncio.sleep(1)
+        await house.report(Q, 1)
+        house.log.fail(2)
+        await asyncio.sleep(GRACE / 1000)
+        assert standing(house) is Standing.FLOWING, "one was late, one failed and was fetched, one is over"
+        house.daemon.inbox.tell(JobsRead(SCOPE, (report(4),)))
+        await asyncio.sleep(GRACE / 1000 - 1)
+        assert standing(house) is not Standing.NONE
+        await asyncio.sleep(2)
+        assert standing(house) is Standing.NONE

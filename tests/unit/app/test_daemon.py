@@ -11,7 +11,7 @@ from ephemerd.app.daemon import HEARTBEAT, Daemon, Ports
 from ephemerd.app.inbox import Fate
 from ephemerd.core.events import FoundEnvironment, JobReported
 from ephemerd.core.validate import validate
-from ephemerd.domain.job import ForgeStatus, JobStatus, Told
+from ephemerd.domain.job import ForgeStatus, Job, JobStatus, Told
 from ephemerd.domain.runner import Runner, RunnerState
 from ephemerd.domain.verdict import Sign
 from ephemerd.ports.errors import Denied, NotStored, StoreHeld
@@ -326,6 +326,26 @@ async def test_a_runner_that_cannot_be_made_backs_off(house):
     await until(lambda: house.forge.named("deregister"))
     assert house.daemon.core.state.slots_held("local") == 0
     assert len(house.runtime.orders) == 1
+
+
+async def test_the_listings_hear_of_a_job_that_a_runner_is_done_with_once(house, monkeypatch):
+    freed: list[Job] = []
+    monkeypatch.setattr(house.daemon.executor, "freed", freed.append)
+    await house.report(run_id=7)
+    (order,) = await until(lambda: house.runtime.orders)
+    house.runtime.tell(order.runner, Sign.LISTENING)
+    await house.runner(RunnerState.LISTENING)
+    house.runtime.tell(order.runner, Sign.ANNOUNCED)
+    await house.runner(RunnerState.RUNNING)
+    assert freed == []
+    house.pass_time(1_000)
+    house.runtime.exit(order.runner, 0)
+    await until(lambda: freed)
+    await until(lambda: all(row.state is RunnerState.GONE for row in house.runners()))
+    house.pass_time(1_000)
+    assert [(job.key, job.run_id) for job in freed] == [(key(1), 7)], (
+        "by what it was made for, where no name is known"
+    )
 
 
 async def test_a_wake_on_which_the_core_raises_does_not_spin(house, monkeypatch):

@@ -16,11 +16,11 @@ from ephemerd.core import events as e
 from ephemerd.domain.access import Access
 from ephemerd.domain.errors import Remedy
 from ephemerd.domain.ids import JobKey, Scope
-from ephemerd.domain.job import ForgeStatus, JobReport
+from ephemerd.domain.job import ForgeStatus, Job, JobReport, JobStatus
 from ephemerd.domain.pool import MINUTE, SECOND
 from ephemerd.ports.errors import Denied, Limited, PortError, Refused, RetryLater, Unseen
-from ephemerd.ports.forge import Glance, JobsSeen, Look, RepositoriesSeen, RepositorySeen
-from tests.unit.app.fakes import setup, until
+from ephemerd.ports.forge import Audit, Glance, JobsSeen, Look, RepositoriesSeen, RepositorySeen, RunSeen
+from tests.unit.app.fakes import T0, setup, until
 from tests.unit.app.test_executor import Bench
 
 ORG = Scope("github", "org:acme")
@@ -75,6 +75,11 @@ async def org():
 
 def queued(number: int, name: str) -> JobReport:
     return JobReport(JobKey("github", name, number), ForgeStatus.QUEUED, ("linux",))
+
+
+def row(number: int, name: str, *, forge: str = "github", at: int = T0, run: int = 7) -> Job:
+    """A job's row as the core keeps it."""
+    return Job(JobKey(forge, name, number), ("linux",), number, JobStatus.QUEUED, at, at, at, run_id=run)
 
 
 async def test_an_organization_is_listed_repository_by_repository(org):
@@ -144,8 +149,8 @@ async def test_an_idle_repository_is_read_at_once_when_a_glance_shows_something(
 async def test_what_a_delivery_told_makes_the_next_rounds_look_there(org):
     await org.round()
     org.looks.clear()
-    org.executor.notice(JobKey("github", "acme/lib", 5))
-    org.executor.notice(JobKey("elsewhere", "acme/lib", 5))
+    org.executor.notice(row(5, "acme/lib"))
+    org.executor.notice(row(5, "acme/lib", forge="elsewhere"))
     org.clock.ms += 10 * SECOND
     listed = await org.round()
     assert org.looks == [("acme/lib", Look.QUICK)]
@@ -188,7 +193,7 @@ async def test_a_forge_that_does_not_answer_ends_the_round_and_what_was_read_is_
 
 async def test_while_the_list_of_repositories_fails_those_known_are_read(org):
     await org.round()
-    org.executor.notice(JobKey("github", "acme/app", 1))
+    org.executor.notice(row(1, "acme/app"))
     org.forge.answers["repositories"] = RetryLater("502")
     org.clock.ms += LIST_EVERY
     listed = await org.round()
@@ -285,6 +290,168 @@ async def test_after_the_machine_slept_all_is_read_anew(org):
     listed = await org.round()
     assert sorted(org.looks) == [("acme/app", Look.WHOLE), ("acme/lib", Look.WHOLE)]
     assert listed.as_of == org.clock.ms
+
+
+async def test_where_jobs_are_polled_the_run_of_a_job_that_our_runner_is_done_with_is_read_again():
+    """What follows a job in its run is queued as it ends, and nobody promises that the run shows it."""
+    org = Org("acme/app", "acme/lib")
+    polled = tuple(replace(pool, observed=False) for pool in org.setup.pools)
+    org.executor.reconfigure(replace(org.setup, pools=polled), {"linux": org.runtime})
+    org.jobs = {"acme/app": (queued(1, "acme/app"),)}
+    await org.round()
+    org.executor.freed(row(1, "Acme/App", run=7))
+    org.executor.freed(row(2, "acme/app", run=0))
+    org.executor.freed(row(3, "acme/none"))
+    org.executor.freed(row(4, "acme/app", forge="elsewhere"))
+    org.broken["acme/app"] = RetryLater("502")
+    for _ in range(3):
+        org.clock.ms += 10 * SECOND
+        await org.round()
+        org.broken.clear()
+    assert org.forge.again[-3:] == [frozenset({7}), frozenset({7}), frozenset()], "until a look went well"
+    await org.executor.close()
+
+
+async def test_beside_deliveries_that_is_what_they_tell(org):
+    org.jobs = {"acme/app": (queued(1, "acme/app"),)}
+    await org.round()
+    org.executor.freed(row(1, "acme/app"))
+    org.clock.ms += 10 * SECOND
+    await org.round()
+    assert set(org.forge.again) == {frozenset()}
+
+
+# -- where deliveries are vouched for ------------------------------------------------------------------------
+
+EVERY = setup().policy.reconcile_every
+
+
+def vouch(org: Org, *, flowing: bool = False) -> None:
+    """The forge's list of deliveries was read just now, and one came where they are `flowing`."""
+    trust = org.executor.trust("github")
+    assert trust is not None
+    trust.read_back([org.scope], org.clock.ms, whole=True)
+    if flowing:
+        trust.heard(JobKey("github", "acme/else", 9), org.clock.ms)
+
+
+def showing(
+    *runs: RunSeen, told: tuple[JobReport, ...] = (), where: str = "acme/app", **more: Any
+) -> Callable[..., Audit]:
+    """Audits that show these runs in one repository, and of those that nothing explains these jobs."""
+
+    def audit(name: str, explains: Callable[[RunSeen], bool]) -> Audit:
+        if name != where:
+            return Audit(False, asked=1)
+        strange = [run.id for run in runs if not explains(run)]
+        reports = tuple(one for one in told if one.run_id in strange)
+        return Audit(True, reports, len(runs), asked=1 + len(strange), charged=1 + len(strange), **more)
+
+    return audit
+
+
+async def test_where_deliveries_are_vouched_for_runs_that_are_accounted_for_are_not_read(org):
+    await org.round()
+    org.looks.clear()
+    org.clock.ms += EVERY
+    org.executor.notice(row(1, "acme/app", at=org.clock.ms))
+    vouch(org)
+    told = replace(queued(2, "acme/app"), run_id=8)
+    known, strange = RunSeen(7, False, org.clock.ms), RunSeen(8, False, org.clock.ms)
+    org.forge.answers["audit"] = showing(known, strange, told=(queued(1, "acme/app"), told))
+    answers = await org.answers(c.ListJobs(ORG))
+    assert [call[1] for call in org.forge.named("audit")] == ["acme/app", "acme/lib"]
+    assert [event.reports for event in answers if isinstance(event, e.JobsRead)] == [(told,)]
+    (listed,) = [event for event in answers if isinstance(event, e.JobsListed)]
+    assert listed.repositories == (), "an audit proves nothing gone"
+    assert listed.as_of == org.clock.ms, "up to when the forge's list was read"
+    assert org.looks == []
+
+
+async def test_an_audit_that_does_not_show_what_is_believed_to_be_open_is_followed_by_a_whole_look(org):
+    await org.round()
+    org.looks.clear()
+    org.executor.notice(row(1, "acme/app", at=org.clock.ms))
+    org.clock.ms += EVERY
+    vouch(org)
+    org.forge.answers["audit"] = showing(RunSeen(6, True, org.clock.ms))
+    listed = await org.round()
+    assert org.looks == [("acme/app", Look.WHOLE)]
+    assert listed.repositories == ("acme/app",), "so that the core asks what became of it"
+
+
+async def test_an_audit_that_does_not_go_back_far_enough_is_followed_by_a_whole_look(org):
+    await org.round()
+    org.looks.clear()
+    org.clock.ms += EVERY
+    vouch(org, flowing=True)
+    org.executor.notice(row(1, "acme/lib", at=org.clock.ms))
+    org.forge.answers["audit"] = showing(RunSeen(7, False, org.clock.ms), where="acme/lib", more=True)
+    await org.round()
+    assert org.looks == [("acme/lib", Look.WHOLE)]
+
+
+async def test_while_deliveries_flow_the_list_of_repositories_and_audits_are_rare(org):
+    await org.round()
+    lists = len(org.forge.named("repositories"))
+    for _ in range(11):
+        org.clock.ms += EVERY
+        vouch(org, flowing=True)
+        org.executor.notice(row(1, "acme/app", at=org.clock.ms))
+        org.executor.notice(row(2, "acme/lib", at=org.clock.ms))
+        await org.round()
+    assert len(org.forge.named("audit")) == 11, "one a round"
+    assert {call[1] for call in org.forge.named("audit")} == {"acme/app", "acme/lib"}
+    assert len(org.forge.named("repositories")) == lists
+    org.executor.reconfigure(org.setup, {"linux": org.runtime})
+    await org.round()
+    assert len(org.forge.named("repositories")) == lists + 1, "a configuration may let in others"
+
+
+async def test_a_failing_audit_fails_as_a_look_does(org):
+    await org.round()
+    org.clock.ms += EVERY
+    vouch(org)
+    org.executor.notice(row(1, "acme/app", at=org.clock.ms))
+    org.forge.answers["audit"] = lambda name, explains: (
+        Unseen("404") if name == "acme/app" else Audit(False, asked=1)
+    )
+    assert (await org.round()).fault is None
+    org.clock.ms += EVERY
+    vouch(org)
+    org.forge.answers["audit"] = RetryLater("502")
+    listed = await org.round()
+    assert listed.fault is not None
+    assert listed.fault.remedy is Remedy.RETRY
+
+
+async def test_without_a_word_from_the_forge_s_list_everything_is_listed_as_ever(org):
+    await org.round()
+    org.looks.clear()
+    org.executor.notice(row(1, "acme/app", at=org.clock.ms))
+    org.clock.ms += EVERY
+    listed = await org.round()
+    assert org.looks == [("acme/app", Look.WHOLE)]
+    assert listed.repositories == ("acme/app",)
+    assert org.forge.named("audit") == []
+
+
+async def test_a_repository_as_scope_is_asked_about_in_each_round_where_the_forge_said_nothing_else():
+    org = Org(scope=Scope("github", "repo:acme/app"))
+    await org.round()
+    org.clock.ms += EVERY
+    vouch(org, flowing=True)
+    org.executor.trust("github").heard(JobKey("github", "acme/app", 1), org.clock.ms)  # type: ignore[union-attr]
+    await org.round()
+    assert len(org.forge.named("audit")) == 1
+    org.clock.ms += 20 * SECOND  # the audit itself was an answer
+    listed = await org.round()
+    assert len(org.forge.named("audit")) == 1
+    assert (listed.fault, listed.repositories) == (None, ())
+    org.clock.ms += 20 * SECOND
+    await org.round()
+    assert len(org.forge.named("audit")) == 2
+    await org.executor.close()
 
 
 # -- a job whose repository is not to be seen ----------------------------------------------------------------

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from ephemerd.app.ledger import Judge, Ledger
 from ephemerd.app.roster import (
     FAILED_FOR,
     GLANCE_EVERY,
     IDLE_WHOLE_EVERY,
     LIST_EVERY,
+    LIST_EVERY_FLOWING,
     LIVELY_FOR,
     MOST_STRAYS,
+    SPARING,
     STRAY_FOR,
+    STRETCH,
+    STRETCH_ALONE,
+    TRUSTED_WHOLE_EVERY,
     WHOLE_EVERY,
-    WHOLE_EVERY_TIGHT,
     Entry,
     Kind,
+    Pace,
     Roster,
 )
-from ephemerd.app.spending import Spending
+from ephemerd.app.spending import Ease, Spending
+from ephemerd.app.trust import Standing
 from ephemerd.domain.ids import Scope
-from ephemerd.domain.pool import MINUTE, SECOND
-from ephemerd.ports.forge import Glance, JobsSeen, Look, RepositorySeen
+from ephemerd.domain.pool import HOUR, MINUTE, SECOND
+from ephemerd.ports.forge import Audit, Glance, JobsSeen, Look, RepositorySeen, RunSeen
 
 ORG = Scope("github", "org:acme")
 T0 = 1_796_000_000_000
@@ -146,8 +153,11 @@ def test_a_lively_repository_is_read_wholly_in_time_for_the_core_and_quickly_in_
     assert entry.looked == T0
     assert entry.depth(T0 + WHOLE_EVERY) is Look.WHOLE
     assert WHOLE_EVERY + 10 * SECOND < MINUTE
-    assert entry.depth(T0 + WHOLE_EVERY, tight=True) is Look.THRIFTY
-    assert entry.depth(T0 + WHOLE_EVERY_TIGHT, tight=True) is Look.WHOLE
+    for ease in (Ease.FAIR, Ease.TIGHT):
+        assert entry.depth(T0 + WHOLE_EVERY, ease) is Look.NEWEST
+        assert entry.depth(T0 + WHOLE_EVERY * SPARING[ease] - 1, ease) is Look.NEWEST
+        assert entry.depth(T0 + WHOLE_EVERY * SPARING[ease], ease) is Look.WHOLE
+    assert SPARING[Ease.FAIR] < SPARING[Ease.TIGHT]
 
 
 def test_a_look_that_was_cut_short_is_no_look_at_all_of_it():
@@ -278,3 +288,155 @@ def test_what_another_round_has_is_left_to_it():
     made = roster(seen(1))
     made.entries["acme/r1"].busy = True
     assert chosen(made, T0) == []
+
+
+# -- where deliveries are vouched for ------------------------------------------------------------------------
+
+EVERY = 5 * MINUTE
+
+
+def audits(
+    made: Roster, now: int, standing: Standing, *, answered: bool = False, free: bool = True
+) -> list[tuple[str, Kind]]:
+    spending = Spending()
+    spending.begin(now, None)
+    pace = Pace(standing, EVERY, answered)
+    return [
+        (entry.name, kind)
+        for entry, kind in made.choose_audits(lambda: now, spending, lambda name: free, pace)
+    ]
+
+
+def audited(made: Roster, now: int, *names: str, seen: Audit | None = None) -> None:
+    for entry in made.entries.values():
+        if entry.name in names:
+            assert entry.take_audit(now, seen or Audit(False), Judge(Ledger(), entry.name, now))
+
+
+def test_while_deliveries_flow_one_repository_a_round_is_audited_and_each_in_time():
+    made = roster(*(seen(number) for number in range(1, 41)))
+    read(made, T0)
+    last: dict[str, int] = dict.fromkeys((entry.name for entry in made.entries.values()), T0)
+    now, counts = T0, []
+    for _ in range(3 * STRETCH):
+        now += EVERY
+        for entry in made.entries.values():
+            entry.lively_until = now + MINUTE
+        found = audits(made, now, Standing.FLOWING, answered=True)
+        assert found, "a round asks something, so that what ails all of them is noticed soon"
+        counts.append(len(found))
+        for name, kind in found:
+            assert kind is Kind.AUDIT
+            assert now - last[name] <= STRETCH * EVERY
+            last[name] = now
+            audited(made, now, name)
+    assert max(last.values()) - min(last.values()) <= STRETCH * EVERY
+    assert sum(counts[STRETCH:]) <= 2 * 40 + 2 * STRETCH
+
+
+def test_while_nothing_is_heard_lively_repositories_are_audited_in_each_round_and_others_as_they_are_due():
+    made = roster(seen(1), seen(2), seen(3))
+    read(made, T0)
+    made.notice("acme/r2", T0)
+    now = T0 + EVERY
+    assert audits(made, now, Standing.QUIET) == [
+        ("Acme/r2", Kind.AUDIT),
+        ("Acme/r1", Kind.IDLE_AUDIT),
+        ("Acme/r3", Kind.IDLE_AUDIT),
+    ]
+    audited(made, now, "Acme/r2")
+    assert ("Acme/r2", Kind.AUDIT) in audits(made, now + EVERY, Standing.QUIET)
+
+
+def test_a_repository_that_is_the_whole_scope_is_audited_less_while_the_forge_answers_anyway():
+    made = Roster.of(Scope("github", "repo:acme/app"))
+    made.entries["acme/app"].take_look(T0, Look.WHOLE, QUIET)
+    now = T0 + EVERY
+    assert audits(made, now, Standing.QUIET) == [("acme/app", Kind.AUDIT)]
+    assert audits(made, now, Standing.FLOWING, answered=False) == [("acme/app", Kind.AUDIT)]
+    assert audits(made, now, Standing.FLOWING, answered=True) == []
+    now = T0 + STRETCH_ALONE * EVERY
+    assert audits(made, now, Standing.FLOWING, answered=True) == [("acme/app", Kind.AUDIT)]
+
+
+def test_a_round_without_lively_repositories_asks_only_where_nothing_else_was_answered():
+    made = roster(seen(1), seen(2))
+    read(made, T0)
+    assert audits(made, T0 + EVERY, Standing.FLOWING, answered=True) == []
+    assert len(audits(made, T0 + EVERY, Standing.FLOWING, answered=False)) == 1
+
+
+def test_what_was_never_read_is_read_and_everything_once_a_day():
+    made = roster(seen(1), seen(2))
+    assert [kind for _, kind in audits(made, T0, Standing.FLOWING)] == [Kind.FIRST, Kind.FIRST]
+    read(made, T0)
+    late = T0 + TRUSTED_WHOLE_EVERY
+    assert [kind for _, kind in audits(made, late, Standing.FLOWING)][:2] == [Kind.IDLE, Kind.IDLE]
+    assert Kind.IDLE not in [kind for _, kind in audits(made, late - 1, Standing.QUIET)]
+
+
+def test_audits_wait_like_every_look_when_little_is_left():
+    made = roster(seen(1))
+    read(made, T0)
+    made.notice("acme/r1", T0)
+    spending = Spending()
+    spending.looked(T0, 1, 10_000)
+    pace = Pace(Standing.FLOWING, EVERY, answered=False)
+    assert list(made.choose_audits(lambda: T0 + EVERY, spending, lambda name: True, pace)) == []
+
+
+def test_the_list_of_repositories_is_asked_for_once_an_hour_while_deliveries_flow_and_for_a_reason():
+    made = roster(seen(1))
+    soon = T0 + LIST_EVERY
+    assert made.wants_list(soon, Standing.QUIET)
+    assert not made.wants_list(soon, Standing.FLOWING)
+    assert made.wants_list(T0 + LIST_EVERY_FLOWING, Standing.FLOWING)
+    made.notice("acme/r1", T0)
+    assert not made.wants_list(soon, Standing.FLOWING)
+    made.notice("acme/new", T0)
+    assert not made.wants_list(soon - 1, Standing.FLOWING)
+    assert made.wants_list(soon, Standing.FLOWING), "a delivery told of one that the list lacks"
+
+
+def run(number: int, updated: int = T0, over: bool = True) -> RunSeen:
+    return RunSeen(number, over, updated)
+
+
+def judged(*shown: RunSeen, now: int = T0) -> Judge:
+    judge = Judge(Ledger(), "acme/r1", now)
+    for one in shown:
+        judge(one)
+    return judge
+
+
+def test_an_audit_suffices_where_it_goes_back_to_the_one_before():
+    entry = Entry("Acme/r1")
+    entry.take_look(T0, Look.WHOLE, QUIET)
+    few = Audit(True)
+    assert entry.take_audit(T0 + MINUTE, few, judged(run(7, T0 + MINUTE), run(9, T0 + MINUTE)))
+    full = Audit(True, more=True)
+    assert entry.take_audit(T0 + 2 * MINUTE, full, judged(run(9, T0 + 2 * MINUTE), run(12, T0 + 2 * MINUTE)))
+    assert not entry.take_audit(T0 + 3 * MINUTE, full, judged(run(13, T0 + 3 * MINUTE)))
+    old = run(15, T0 + 3 * MINUTE - 6 * SECOND)
+    assert entry.take_audit(T0 + 4 * MINUTE, full, judged(old, run(16, T0 + 4 * MINUTE)))
+    assert (entry.checked, entry.looked) == (T0 + 4 * MINUTE, T0)
+
+
+def test_what_an_audit_finds_makes_a_repository_lively_and_one_without_changes_says_nothing():
+    entry = Entry("Acme/r1")
+    entry.take_look(T0, Look.WHOLE, BUSY)
+    entry.lively_until = 0
+    assert entry.take_audit(T0 + MINUTE, Audit(False, asked=1), judged())
+    assert (entry.open, entry.cost, entry.lively_until) == (2, 0, 0)
+    assert entry.take_audit(T0 + MINUTE, Audit(True, open=1, asked=2, charged=2), judged(run(1, over=False)))
+    assert (entry.open, entry.cost, entry.lively_until) == (1, 2, T0 + MINUTE + LIVELY_FOR)
+
+
+def test_what_is_vouched_for_counts_as_read_once_everything_was():
+    made = roster(seen(1), seen(2))
+    assert made.as_of(T0 + HOUR, T0 + HOUR - MINUTE) is None
+    read(made, T0)
+    made.notice("acme/r1", T0 + HOUR)
+    assert made.as_of(T0 + HOUR) == T0
+    assert made.as_of(T0 + HOUR, T0 + HOUR - MINUTE) == T0 + HOUR - MINUTE
+    assert made.as_of(T0 + HOUR, T0 - MINUTE) == T0

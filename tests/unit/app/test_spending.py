@@ -5,7 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ephemerd.app.spending import IDLE_SHARE, LIMIT, LIVELY_REQUESTS, REQUESTS, Spending, Window, budget_of
+from ephemerd.app.spending import (
+    IDLE_SHARE,
+    LIMIT,
+    LIVELY_REQUESTS,
+    REQUESTS,
+    Ease,
+    Spending,
+    Window,
+    budget_of,
+)
 from ephemerd.domain.pool import HOUR, MINUTE, SECOND
 from ephemerd.ports.forge import Budget
 
@@ -115,12 +124,25 @@ def test_lively_repositories_stretch_what_is_left_until_the_reset():
 
 
 def test_a_look_reads_less_while_lively_repositories_use_up_what_they_have():
-    spending, tight = begun(), []
-    for cost in (0, 30, 0):
+    spending, ease = begun(), []
+    for cost in (0, 10, 0, 20, 0):
         spending.looked(T0, 4, cost)
-        tight.append(spending.tight)
+        ease.append(spending.ease)
     spending.begin(T0 + MINUTE, told(5_000))
-    assert [*tight, spending.tight] == [False, True, True, False]
+    assert [*ease, spending.ease] == [Ease.EASY, Ease.FAIR, Ease.FAIR, Ease.TIGHT, Ease.TIGHT, Ease.EASY]
+
+
+def test_it_is_not_easy_where_half_of_what_may_be_spent_was_spent_lately():
+    """3,000 may go in the hour, 500 in ten minutes."""
+    spending = begun()
+    for minute in range(10):
+        spending.begin(T0 + minute * MINUTE, told(5_000))
+        spending.looked(T0 + minute * MINUTE, 4, 35)
+    ease = []
+    for at in (T0 + 10 * MINUTE - 1, T0 + 12 * MINUTE):
+        spending.begin(at, told(5_000))
+        ease.append(spending.ease)
+    assert ease == [Ease.FAIR, Ease.EASY]
 
 
 def test_with_twice_the_reserve_left_nothing_is_listed_until_the_reset():

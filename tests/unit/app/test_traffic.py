@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.app.traffic import Day
+from ephemerd.app.roster import STRETCH
+from ephemerd.domain.pool import HOUR, MINUTE
+from tests.unit.app.traffic import Day, Figures
 
 
 @pytest.mark.parametrize("app", [True, False])
@@ -50,6 +52,58 @@ async def test_beside_webhooks_the_reconcile_of_that_peak_leaves_the_reserve_alo
     figures = await day.run(2)
     assert figures.seen == figures.jobs
     assert figures.least >= figures.limit // 5
+
+
+def listed(figures: Figures) -> float:
+    """Charged calls a job by listings, the first hour apart, in which everything is read once."""
+    return sum(figures.hours[1:]) / figures.jobs
+
+
+async def test_where_deliveries_are_vouched_for_a_busy_day_is_listed_for_a_twentieth_of_a_call_a_job():
+    """With one registration a job, and a fence for every thirtieth, that is below 1.10 calls a job."""
+    day = Day(40, polled=False)
+    day.fill(4_000, first=8, last=16)
+    figures = await day.run(9)
+    assert figures.seen == figures.jobs
+    assert listed(figures) <= 0.05, figures.hours
+    before = Day(40, polled=False, vouched=False)
+    before.fill(4_000, first=8, last=16)
+    assert listed(await before.run(9)) >= 1.0
+
+
+async def test_a_delivery_that_was_never_made_is_found_by_an_audit_in_time():
+    day = Day(40, polled=False)
+    day.fill(1_000, first=8, last=16)
+    day.lost = lambda number: number % 200 == 0
+    figures = await day.run(10)
+    every = day.policy.reconcile_every
+    assert figures.seen == figures.jobs
+    assert max(figures.waits + figures.idle_waits) <= (STRETCH + 1) * every
+
+
+@pytest.mark.parametrize("share", [1, 2])
+async def test_once_deliveries_are_not_made_any_more_listings_find_every_job_within_two_intervals(share):
+    """All of them, or half: then those that come do not hide for long that others do not."""
+    day = Day(40, polled=False)
+    day.fill(2_000, first=10, last=16)
+    noon = day.start + 2 * HOUR
+    day.lost = lambda number: day.clock.ms >= noon and number % share == 0
+    figures = await day.run(7)
+    every = day.policy.reconcile_every
+    assert figures.seen >= figures.jobs - 5
+    late = sorted(figures.waits + figures.idle_waits)
+    assert late[-1] <= (4 if share == 1 else 12) * every, "until it is noticed"
+    assert late[len(late) * 95 // 100] <= 2 * every
+    assert figures.least >= figures.limit // 5
+
+
+async def test_a_list_of_deliveries_that_cannot_be_read_leaves_the_reconcile_as_it_is():
+    day = Day(40, polled=False, vouched=False)
+    day.fill(300, first=12, last=14)
+    day.lost = lambda number: number % 5 == 0
+    figures = await day.run(2.2)
+    assert figures.seen == figures.jobs
+    assert max(figures.waits + figures.idle_waits) <= day.policy.reconcile_every + MINUTE
 
 
 async def test_beside_webhooks_an_idle_organization_is_listed_for_nothing():

@@ -4,6 +4,9 @@ A model of what the listings meet, not of the wire: which list changes when, and
 answers. Assumptions, each on the dear side: whatever happens to a job changes every list that shows its run; the jobs
 of a run that runs change by themselves (11 of 18 polls at 10 s, field reports); an App's token changes every 50
 minutes, and every question is then charged once; the limit is 5,000 however many repositories there are.
+
+That a run shows when something happened to one of its jobs is likely and nowhere promised. A `shy` organization's runs
+show it only where their status changes: cheaper to list, and slower to be seen through.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import random
+from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,9 +25,18 @@ from ephemerd.app.inbox import Inbox
 from ephemerd.app.roster import LIVELY_FOR
 from ephemerd.core import events as e
 from ephemerd.domain.ids import JobKey, Scope
-from ephemerd.domain.job import ForgeStatus, JobReport
+from ephemerd.domain.job import ForgeStatus, Job, JobReport, JobStatus
 from ephemerd.domain.pool import HOUR, MINUTE, SECOND, Policy
-from ephemerd.ports.forge import Budget, Glance, JobsSeen, Look, RepositoriesSeen, RepositorySeen
+from ephemerd.ports.forge import (
+    Audit,
+    Budget,
+    Glance,
+    JobsSeen,
+    Look,
+    RepositoriesSeen,
+    RepositorySeen,
+    RunSeen,
+)
 from tests.unit.app.fakes import FakeClock, FakeForge, setup
 
 T = TypeVar("T")
@@ -38,6 +51,8 @@ START = 15 * SECOND
 """From a runner's registration to its job's start, ms."""
 REQUEST = 60
 """ms that one request takes; three repositories are read at a time."""
+PAGE = 100
+"""Runs that an audit is shown at most."""
 
 
 @dataclass(slots=True)
@@ -51,27 +66,32 @@ class Run:
     ended: set[int] = field(default_factory=set)
     after: list[int] = field(default_factory=list)
     version: int = 0
+    mark: int = 0
+    updated: int = 0
 
     def status(self) -> str:
-        if self.running or (self.queued and self.ended):
+        if self.running or (self.ended and (self.queued or self.after)):
             return "in_progress"
         return "queued" if self.queued else "completed"
 
 
 @dataclass(slots=True)
-class Job:
+class Work:
+    """A job. `told`: its row as deliveries or listings make it."""
+
     run: Run
     queued: int
     duration: int
     lively: bool
     seen: int | None = None
+    told: Job | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
     """What came of it. Charges are requests that count; `least` is what was left of the limit at the worst moment.
 
-    waits   ms from being queued to being seen, of jobs in repositories where something had happened lately
+    waits   ms from being queued to being seen (or to the end), of jobs where something had happened lately
     hours   what the listings were charged, hour by hour
     """
 
@@ -88,16 +108,25 @@ class Figures:
 
     def p95(self) -> float:
         """Seconds within which 95 of 100 jobs of active repositories were seen."""
+        return self.within(95)
+
+    def within(self, share: int) -> float:
+        """Seconds within which so many of 100 jobs of active repositories were seen."""
         waits = sorted(self.waits)
-        return waits[min(len(waits) - 1, len(waits) * 95 // 100)] / SECOND if waits else 0.0
+        return waits[min(len(waits) - 1, len(waits) * share // 100)] / SECOND if waits else 0.0
 
 
 class Organization(FakeForge):
     """The model, as the forge that the discovery asks."""
 
-    def __init__(self, repositories: int, clock: FakeClock, *, limit: int = 5_000, app: bool = True) -> None:
+    def __init__(
+        self, repositories: int, clock: FakeClock, *, limit: int = 5_000, app: bool = True, shy: bool = False
+    ) -> None:
         super().__init__()
         self.clock = clock
+        self.shy = shy
+        self.freed: Callable[[Job], None] = lambda job: None
+        """Is told of each job of which our runner is done, as its own files say."""
         self.limit = limit
         self.life = TOKEN_LIFE if app else 10**15
         self.names = [f"acme/r{number:03}" for number in range(repositories)]
@@ -105,7 +134,9 @@ class Organization(FakeForge):
         self.touched = dict.fromkeys(self.names, -(10**15))
         self.runs: dict[str, dict[int, Run]] = {name: {} for name in self.names}
         self.newest = dict.fromkeys(self.names, 0)
-        self.jobs: dict[int, Job] = {}
+        self.recent: dict[str, deque[Run]] = {name: deque(maxlen=PAGE) for name in self.names}
+        self.jobs: dict[int, Work] = {}
+        self.events: list[tuple[int, JobStatus]] = []
         self.versions: dict[str, int] = {}
         self.kept: dict[str, tuple[int, int]] = {}
         self.read: dict[int, int] = {}
@@ -136,6 +167,7 @@ class Organization(FakeForge):
         self._number += 1
         run = Run(self._number, name, after=after)
         self.runs[name][run.id] = run
+        self.recent[name].append(run)
         self.newest[name] = run.id
         if pushed:
             self.pushed[name] = now
@@ -144,17 +176,21 @@ class Organization(FakeForge):
 
     def _queue(self, run: Run, duration: int, *, lively: bool) -> None:
         self._number += 1
-        self.jobs[self._number] = Job(run, self.clock.ms, duration, lively)
-        self._changed(run, run.queued, self._number)
+        self.jobs[self._number] = Work(run, self.clock.ms, duration, lively)
+        self._changed(run, run.queued, self._number, JobStatus.QUEUED)
 
-    def _changed(self, run: Run, into: set[int], number: int) -> None:
+    def _changed(self, run: Run, into: set[int], number: int, told: JobStatus) -> None:
         """A job of a run changed its state: so did every list that shows the run, or showed it."""
         before = run.status()
+        self.events.append((number, told))
         for states in (run.queued, run.running, run.ended):
             states.discard(number)
         into.add(number)
         run.version += 1
         self.touched[run.repository] = self.clock.ms
+        if self.shy and run.status() == before and run.mark:
+            return
+        run.mark, run.updated = run.mark + 1, self.clock.ms // SECOND * SECOND
         for status in {before, run.status(), "newest"}:
             url = f"{run.repository}/{status}"
             self.versions[url] = self.versions.get(url, 0) + 1
@@ -173,18 +209,20 @@ class Organization(FakeForge):
 
     def _start(self, number: int) -> None:
         job = self.jobs[number]
-        self._changed(job.run, job.run.running, number)
+        self._changed(job.run, job.run.running, number, JobStatus.RUNNING)
         self.at(self.clock.ms + job.duration, lambda: self._end(number))
 
     def _end(self, number: int) -> None:
-        run = self.jobs[number].run
-        self._changed(run, run.ended, number)
+        run, told = self.jobs[number].run, self.jobs[number].told
+        self._changed(run, run.ended, number, JobStatus.DONE)
+        if told is not None:
+            self.freed(told)
         if not run.queued and not run.running:
-            following, run.after = run.after, []
-            for duration in following:
-                self._queue(run, duration, lively=True)
-            if not following:
+            if not run.after:
                 del self.runs[run.repository][run.id]
+            for duration in run.after:
+                self._queue(run, duration, lively=True)
+            run.after = []
 
     # -- what asking costs -----------------------------------------------------------------------------------
 
@@ -234,24 +272,35 @@ class Organization(FakeForge):
         return Glance(bool(charged), self.newest[repository], busy, charged)
 
     def glance_is_free(self, repository: str) -> bool:
-        kept = self.kept.get(f"{repository}/newest")
+        return self._is_free(f"{repository}/newest")
+
+    def audit_is_free(self, repository: str) -> bool:
+        return self._is_free(f"{repository}/newest 100")
+
+    def _is_free(self, url: str) -> bool:
+        kept = self.kept.get(url)
         return kept is not None and kept[0] == self.clock.ms // self.life
 
-    async def active_jobs(self, repository: str, look: Look = Look.WHOLE) -> JobsSeen:
-        statuses = ("queued", "in_progress", "waiting", "pending")[: 4 if look is Look.WHOLE else 2]
-        asked, charged = len(statuses), 0
-        for status in statuses:
-            url = f"{repository}/{status}"
-            charged += self._ask(url, self.versions.get(url, 0))
+    async def active_jobs(
+        self, repository: str, look: Look = Look.WHOLE, again: frozenset[int] = frozenset()
+    ) -> JobsSeen:
+        if look is Look.NEWEST:
+            lists = [(f"{repository}/newest 30", self.versions.get(f"{repository}/newest", 0))]
+        else:
+            statuses = ("queued", "in_progress", "waiting", "pending")[: 4 if look is Look.WHOLE else 2]
+            lists = [(url, self.versions.get(url, 0)) for url in (f"{repository}/{one}" for one in statuses)]
+        asked, charged = len(lists), sum(self._ask(url, version) for url, version in lists)
         now_open = self.runs[repository]
-        ended = self.shown[repository] - now_open.keys()
+        unchanged = look is Look.NEWEST and not charged
+        ended = self.shown[repository] - now_open.keys() if not unchanged else set()
         reports: list[JobReport] = []
         count = 0
         for run in list(now_open.values()):
-            if look is Look.THRIFTY and self.read.get(run.id) == run.version:
+            same = unchanged or (look is Look.NEWEST and self.read.get(run.id) == run.mark)
+            if same and run.id not in again:
                 count += len(run.queued) + len(run.running)
                 continue
-            self.read[run.id] = run.version
+            self.read[run.id] = run.mark
             changed = self._ask(f"run/{run.id}", self._jobs_version(run))
             asked, charged = asked + 1, charged + changed
             count += len(run.queued) + len(run.running)
@@ -261,10 +310,39 @@ class Organization(FakeForge):
         for number in ended:
             asked, charged = asked + 1, charged + self._ask(f"run/{number}", -1)
             self.kept.pop(f"run/{number}", None)
-        self.shown[repository] = set(now_open)
-        self.clock.ms += REQUEST * asked // 3
-        self.advance()
+        if not unchanged:
+            self.shown[repository] = set(now_open)
+        self._take_time(asked)
         return JobsSeen(tuple(reports), look is Look.WHOLE, count, asked, charged)
+
+    async def audit(self, repository: str, explains: Callable[[RunSeen], bool]) -> Audit:
+        charged = self._ask(f"{repository}/newest 100", self.versions.get(f"{repository}/newest", 0))
+        if not charged:
+            self._take_time(1)
+            return Audit(False, asked=1)
+        page = list(reversed(self.recent[repository]))
+        seen = {run.id: RunSeen(run.id, run.status() == "completed", run.updated) for run in page}
+        strange = [run for run in page if not explains(seen[run.id])]
+        for run in strange:
+            charged += self._ask(f"run/{run.id}", self._jobs_version(run))
+        reports = [
+            self._report(run, number, status)
+            for run in strange
+            for status, numbers in ((ForgeStatus.QUEUED, run.queued), (ForgeStatus.IN_PROGRESS, run.running))
+            for number in numbers
+        ]
+        still_open = sum(not one.over for one in seen.values())
+        self._take_time(1 + len(strange))
+        more = len(page) == PAGE
+        return Audit(True, tuple(reports), still_open, more, 1 + len(strange), charged)
+
+    async def failed_deliveries(self) -> None:
+        """The question whether a delivery failed: none did."""
+        self._ask("deliveries", 0)
+
+    def _take_time(self, requests: int) -> None:
+        self.clock.ms += REQUEST * requests // 3
+        self.advance()
 
     @staticmethod
     def _report(run: Run, number: int, status: ForgeStatus) -> JobReport:
@@ -275,22 +353,32 @@ class Day:
     """A discovery over the model, at the pace of the core: by listings alone, or with deliveries beside them."""
 
     def __init__(
-        self, repositories: int, *, polled: bool, app: bool = True, start: int = 1_796_083_200_000
+        self,
+        repositories: int,
+        *,
+        polled: bool,
+        app: bool = True,
+        shy: bool = False,
+        vouched: bool = True,
+        start: int = 1_796_083_200_000,
     ) -> None:
-        """`start` is a midnight, ms."""
+        """`start` is a midnight, ms. `vouched`: the forge's list of deliveries can be read."""
+        self.vouched = vouched and not polled
+        self.lost: Callable[[int], bool] = lambda number: False
         self.clock = FakeClock(start)
         self.start = start
         self.polled = polled
-        self.forge = Organization(repositories, self.clock, app=app)
+        self.forge = Organization(repositories, self.clock, app=app, shy=shy)
         self.inbox = Inbox()
         self.policy = Policy()
-        pools = tuple(replace(pool, scope=ORG) for pool in setup().pools)
+        pools = tuple(replace(pool, scope=ORG, observed=not polled) for pool in setup().pools)
         self.discovery = Discovery(
             self.forge, self._read, self.inbox, self.clock, replace(setup(), pools=pools)
         )
+        self.forge.freed = self.discovery.freed
         self.due = start
+        self.caught_up = start
         self.quiet = 0
-        self._heard: set[int] = set()
 
     async def _read(self, scope: Scope, call: Callable[[], Coroutine[Any, Any, T]], limit: float) -> T:
         return await call()
@@ -318,6 +406,8 @@ class Day:
         hour, charged = self.start + HOUR, forge.listing
         while True:
             following = min(self.due, forge.agenda[0][0] if forge.agenda else end)
+            if self.vouched:
+                following = min(following, self.caught_up)
             if following >= end:
                 break
             self.clock.ms = max(self.clock.ms, following)
@@ -327,18 +417,40 @@ class Day:
             forge.advance()
             if not self.polled:
                 self._deliver()
+            if self.vouched and self.clock.ms >= self.caught_up:
+                began, self.caught_up = self.clock.ms, self.clock.ms + self.policy.reconcile_every
+                await forge.failed_deliveries()
+                self.discovery.trust.read_back((ORG,), began, whole=True)
             if self.clock.ms >= self.due:
                 await self._round()
         forge.hours.append(forge.listing - charged)
         return self._figures()
 
     def _deliver(self) -> None:
-        """Deliveries come at once, and none is lost."""
-        fresh = self.forge.jobs.keys() - self._heard
-        self._heard |= fresh
-        for number in sorted(fresh):
+        """Deliveries come at once; those that `lost` names were never made."""
+        events, self.forge.events = self.forge.events, []
+        for number, status in events:
+            if self.lost(number):
+                continue
+            self.discovery.trust.heard(
+                JobKey("github", self.forge.jobs[number].run.repository, number), self.clock.ms
+            )
+            self._told(number, status)
+
+    def _told(self, number: int, status: JobStatus) -> bool:
+        """The core takes in what is said of a job; return whether it is news."""
+        work, now = self.forge.jobs[number], self.clock.ms
+        news = work.told is None
+        if work.told is None:
+            key = JobKey("github", work.run.repository, number)
+            work.told = Job(key, ("linux",), 0, status, now, now, now, run_id=work.run.id)
+        elif work.told.status is not JobStatus.DONE:
+            since = work.told.since if work.told.status is status else now
+            work.told = replace(work.told, status=status, since=since, confirmed=now)
+        if status is JobStatus.QUEUED:
             self.forge.see(number)
-            self.discovery.notice(JobKey("github", self.forge.jobs[number].run.repository, number))
+        self.discovery.notice(work.told)
+        return news
 
     async def _round(self) -> None:
         asked = self.clock.ms
@@ -347,9 +459,9 @@ class Day:
         for item in self.inbox.take(10_000):
             if isinstance(item.event, e.JobsRead):
                 for report in item.event.reports:
-                    if report.status is ForgeStatus.QUEUED:
-                        self.forge.see(report.key.id)
-                    self.discovery.notice(report.key)
+                    status = JobStatus.QUEUED if report.status is ForgeStatus.QUEUED else JobStatus.RUNNING
+                    if self._told(report.key.id, status):
+                        self.discovery.trust.untold(report.key, self.clock.ms)
             elif isinstance(item.event, e.JobsListed):
                 self._next(asked, item.event)
 
@@ -361,14 +473,18 @@ class Day:
             pause = min(self.policy.poll_every << min(self.quiet, 16), self.policy.poll_idle)
         self.due = max(asked + pause, self.clock.ms + 1)
 
+    def _wait(self, job: Work) -> int:
+        """How long it took until a job was seen; of one that was not, how long it has waited by now."""
+        return (self.clock.ms if job.seen is None else job.seen) - job.queued
+
     def _figures(self) -> Figures:
         forge = self.forge
         seen = [job for job in forge.jobs.values() if job.seen is not None]
         return Figures(
             jobs=len(forge.jobs),
             seen=len(seen),
-            waits=[job.seen - job.queued for job in seen if job.lively and job.seen is not None],
-            idle_waits=[job.seen - job.queued for job in seen if not job.lively and job.seen is not None],
+            waits=[self._wait(job) for job in forge.jobs.values() if job.lively],
+            idle_waits=[self._wait(job) for job in forge.jobs.values() if not job.lively],
             registrations=forge.registrations,
             listing=forge.listing,
             hours=forge.hours,

@@ -19,6 +19,7 @@ from ephemerd.domain.runner import FenceAnswer
 from ephemerd.domain.verdict import Files, Listing, ProbeReport, Sign
 from ephemerd.ports.errors import Broken, Gone, Refused
 from ephemerd.ports.forge import (
+    Audit,
     Budget,
     CallRecord,
     ForgeRunner,
@@ -27,6 +28,7 @@ from ephemerd.ports.forge import (
     Look,
     Registration,
     RepositoriesSeen,
+    RunSeen,
 )
 from ephemerd.ports.runtime import RuntimeSink, StartOrder
 from ephemerd.ports.webhooks import Delivery
@@ -324,16 +326,26 @@ class WorldForge:
         self._called("run")
         return Origin(public=False, fork=False)
 
-    async def active_jobs(self, repository: str, look: Look = Look.WHOLE) -> JobsSeen:
+    async def active_jobs(
+        self, repository: str, look: Look = Look.WHOLE, again: frozenset[int] = frozenset()
+    ) -> JobsSeen:
         self._called("jobs")
         reports = tuple(job.report() for job in self._world.open.values())
         return JobsSeen(reports, look is Look.WHOLE, len(reports), 1, 1)
+
+    async def audit(self, repository: str, explains: Callable[[RunSeen], bool]) -> Audit:
+        self._called("jobs")
+        strange = [job for job in self._world.open.values() if not explains(RunSeen(job.number, over=False))]
+        return Audit(True, tuple(job.report() for job in strange), len(self._world.open), asked=1, charged=1)
 
     async def glance(self, repository: str) -> Glance:
         self._called("jobs")
         return Glance(True, max(self._world.open, default=0), bool(self._world.open), 1)
 
     def glance_is_free(self, repository: str) -> bool:
+        return False
+
+    def audit_is_free(self, repository: str) -> bool:
         return False
 
     async def repositories(self, owner: str) -> RepositoriesSeen:

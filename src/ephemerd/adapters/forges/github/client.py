@@ -21,6 +21,7 @@ from ephemerd.domain.permit import FenceIntent
 from ephemerd.domain.runner import FenceAnswer
 from ephemerd.ports.errors import Gone, NameTaken, PortError, Refused
 from ephemerd.ports.forge import (
+    Audit,
     Budget,
     CallRecord,
     ForgeRunner,
@@ -29,6 +30,7 @@ from ephemerd.ports.forge import (
     Look,
     Registration,
     RepositoriesSeen,
+    RunSeen,
 )
 
 log = logging.getLogger(__name__)
@@ -145,9 +147,15 @@ class GitHubForge:
         request = runs.get_run(repository, run)
         return runs.read_origin(request, await self._connection.fetch(request, self._deadline()))
 
-    async def active_jobs(self, repository: str, look: Look = Look.WHOLE) -> JobsSeen:
+    async def active_jobs(
+        self, repository: str, look: Look = Look.WHOLE, again: frozenset[int] = frozenset()
+    ) -> JobsSeen:
         """Read the jobs of a repository's runs that are not over, ended ones of these runs included."""
-        return await self._listings.active_jobs(repository, look)
+        return await self._listings.active_jobs(repository, look, again)
+
+    async def audit(self, repository: str, explains: Callable[[RunSeen], bool]) -> Audit:
+        """Look at a repository's newest runs, and read the jobs of those that `explains` does not account for."""
+        return await self._listings.audit(repository, explains)
 
     async def glance(self, repository: str) -> Glance:
         """Look at a repository's newest runs alone."""
@@ -156,6 +164,10 @@ class GitHubForge:
     def glance_is_free(self, repository: str) -> bool:
         """Say whether GitHub can answer a glance with a 304, which does not count."""
         return self._connection.is_kept(runs.list_newest(repository))
+
+    def audit_is_free(self, repository: str) -> bool:
+        """Say the same of an audit."""
+        return self._connection.is_kept(runs.list_newest(repository, runs.AUDITED))
 
     async def repositories(self, owner: str) -> RepositoriesSeen:
         """List the repositories of an organization; as an App those that it is installed on."""

@@ -5,13 +5,12 @@ Sources: GitHub's REST reference (webhooks and webhook deliveries of repositorie
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from ephemerd.adapters.forges.github.app_wire import APP
-from ephemerd.adapters.forges.github.jobs import integer, text
+from ephemerd.adapters.forges.github.jobs import integer, moment, text
 from ephemerd.adapters.forges.github.webhooks import USED, carried
 from ephemerd.adapters.forges.github.wire import Request, scope_path
 from ephemerd.adapters.kit.answer import Answer
@@ -183,20 +182,10 @@ def _try(entry: _Try) -> HookDelivery:
         outcome,
         delivery=text(entry.guid, 200),
         good=outcome == "OK" or 200 <= code < 300,
-        at=_ms(entry.delivered_at),
+        at=moment(entry.delivered_at),
         used=event == USED,
         repository=integer(entry.repository_id),
     )
-
-
-def _ms(value: object) -> int:
-    try:
-        at = datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
-        return 0
-    if at is None:
-        return 0
-    return round((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _read(request: Request, answer: Answer, kind: Any) -> Any:

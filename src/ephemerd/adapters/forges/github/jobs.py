@@ -7,6 +7,7 @@ deliveries seen in the field contain all of it. What cannot be used gives a few 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -62,6 +63,17 @@ def text(value: object, longest: int = _MAX_NAME) -> str:
     if not isinstance(value, str):
         return ""
     return "".join(sign if sign.isprintable() else " " for sign in value[:longest]).strip()
+
+
+def moment(value: object) -> int:
+    """Return a time as GitHub writes it, ms since the epoch; 0 for what is none."""
+    try:
+        at = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return 0
+    if at is None:
+        return 0
+    return round((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def job_report(job: JobWire, forge: str, repository: str, action: str | None = None) -> JobReport | str:

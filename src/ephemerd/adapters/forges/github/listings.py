@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from ephemerd.adapters.forges.github import runs, wire
@@ -17,7 +18,7 @@ from ephemerd.adapters.forges.github.connection import Connection, Tally
 from ephemerd.adapters.kit.answer import Answer
 from ephemerd.domain.job import ForgeStatus, JobReport
 from ephemerd.ports.errors import Gone, PortError, Refused
-from ephemerd.ports.forge import Glance, JobsSeen, Look, RepositoriesSeen
+from ephemerd.ports.forge import Audit, Glance, JobsSeen, Look, RepositoriesSeen, RunSeen
 
 AT_ONCE = 3
 """Runs of one repository whose jobs are read at a time: GitHub asks for few parallel requests."""
@@ -59,36 +60,99 @@ class Listings:
         self._now = now
         self._open: dict[str, dict[int, _Read]] = {}
 
-    async def active_jobs(self, repository: str, look: Look) -> JobsSeen:
+    async def active_jobs(self, repository: str, look: Look, again: frozenset[int] = frozenset()) -> JobsSeen:
         """Read the jobs of all runs that are not over, and of those that were not at the last look and are now."""
+        if look is Look.NEWEST:
+            return await self._newest_jobs(repository, again)
         deadline, tally = self.deadline(), Tally()
         found = _Found(tally)
         for status in runs.ACTIVE if look is Look.WHOLE else runs.BUSY:
             await self._runs_of(repository, status, deadline, found)
         before = self._open.get(repository.lower(), {})
         ended = [read.run for number, read in before.items() if number not in found.runs][:MOST_ENDED]
-        known = {number: before[number] for number in found.runs.keys() & before.keys()}
-        same = {
-            number: read
-            for number, read in known.items()
-            if look is Look.THRIFTY and read.run.mark == found.runs[number].mark
-        }
-        chosen = [run for number, run in found.runs.items() if number not in same]
+        chosen = list(found.runs.values())
+        reports, now_open = await self._read(chosen, ended, deadline, tally, all_told=look is Look.WHOLE)
+        self._remember(repository, now_open)
+        whole = found.complete and look is Look.WHOLE
+        return JobsSeen(tuple(reports), whole, _still_open(now_open), tally.asked, tally.charged)
+
+    async def audit(self, repository: str, explains: Callable[[RunSeen], bool]) -> Audit:
+        """Look at the newest runs, and read the jobs of those that `explains` does not account for."""
+        deadline, tally = self.deadline(), Tally()
+        async with self._newest(repository, runs.AUDITED, deadline, tally) as page:
+            if page is None:
+                return Audit(changed=False, asked=tally.asked, charged=tally.charged)
+            strange = [run for run in page if not explains(RunSeen(run.id, run.over, run.updated))]
+            told = await self._jobs_of_all(strange, deadline, tally)
+        for run in strange:
+            if run.over:
+                self._connection.forget(runs.list_jobs(run.repository, run.id))
+        reports = tuple(report for some, _ in told for report in some)
+        still_open = sum(not run.over for run in page)
+        return Audit(True, reports, still_open, len(page) >= runs.AUDITED, tally.asked, tally.charged)
+
+    async def _newest_jobs(self, repository: str, again: frozenset[int]) -> JobsSeen:
+        """Read the jobs of those of the newest runs that are new, changed or over since they were read, and of those
+        that are to be read `again`."""
+        deadline, tally = self.deadline(), Tally()
+        before = self._open.get(repository.lower(), {})
+        async with self._newest(repository, runs.POLLED, deadline, tally) as page:
+            shown = {run.id: run for run in page or ()}
+            ended = [run for run in shown.values() if run.over and run.id in before]
+            changed = {
+                number: run
+                for number, run in shown.items()
+                if not run.over and not _is_same(run, before.get(number))
+            }
+            still = {number: read.run for number, read in before.items() if number in again}
+            gone = {run.id for run in ended}
+            chosen = [run for number, run in (still | changed).items() if number not in gone]
+            reports, fresh = await self._read(chosen, ended, deadline, tally)
+        now_open = {number: read for number, read in before.items() if number not in gone} | fresh
+        self._remember(repository, now_open)
+        return JobsSeen(tuple(reports), False, _still_open(now_open), tally.asked, tally.charged)
+
+    @asynccontextmanager
+    async def _newest(
+        self, repository: str, most: int, deadline: float, tally: Tally
+    ) -> AsyncGenerator[tuple[runs.Run, ...] | None, None]:
+        """Give the newest runs, None where they are as they were. The question counts as asked only where all that
+        follows from its answer went well: else the next one could be answered that nothing has changed since."""
+        request = runs.list_newest(repository, most)
+        answer = await self._connection.ask(request, deadline, tally)
+        if answer.status == 304:
+            yield None
+            return
+        if answer.status != 200:
+            raise self._connection.fault(request, answer)
+        try:
+            yield runs.read_runs(request, answer, repository).runs
+        except BaseException:
+            self._connection.forget(request)
+            raise
+
+    async def _read(
+        self,
+        chosen: list[runs.Run],
+        ended: list[runs.Run],
+        deadline: float,
+        tally: Tally,
+        *,
+        all_told: bool = False,
+    ) -> tuple[list[JobReport], dict[int, _Read]]:
+        """Read the jobs of runs that are not over and of some that are; return what changed (or all), and what is
+        known now of those that are not over."""
         reports: list[JobReport] = []
-        now_open = dict(same)
-        for run, (told, changed) in zip(
-            [*chosen, *ended], await self._jobs_of_all([*chosen, *ended], deadline, tally), strict=True
-        ):
-            if run.id in found.runs:
+        now_open: dict[int, _Read] = {}
+        read = await self._jobs_of_all([*chosen, *ended], deadline, tally)
+        for place, (run, (told, changed)) in enumerate(zip([*chosen, *ended], read, strict=True)):
+            if place < len(chosen):
                 now_open[run.id] = _Read(run, sum(report.status in _OPEN for report in told))
-            if changed or look is Look.WHOLE:
+            if changed or all_told:
                 reports += told
         for run in ended:
             self._connection.forget(runs.list_jobs(run.repository, run.id))
-        self._remember(repository, now_open)
-        whole = found.complete and look is Look.WHOLE
-        still_open = sum(read.open for read in now_open.values())
-        return JobsSeen(tuple(reports), whole, still_open, tally.asked, tally.charged)
+        return reports, now_open
 
     async def glance(self, repository: str) -> Glance:
         """Look at the newest runs alone."""
@@ -201,3 +265,11 @@ class Listings:
             self._open[repository.lower()] = found
         else:
             self._open.pop(repository.lower(), None)
+
+
+def _still_open(known: dict[int, _Read]) -> int:
+    return sum(read.open for read in known.values())
+
+
+def _is_same(run: runs.Run, read: _Read | None) -> bool:
+    return read is not None and read.run.mark == run.mark

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from ephemerd.adapters.forges.github.jobs import JobWire, integer, job_report, repository_name, text
+from ephemerd.adapters.forges.github.jobs import JobWire, integer, job_report, moment, repository_name, text
 from ephemerd.adapters.forges.github.wire import PER_PAGE, Request, read, repository_path, scope_path
 from ephemerd.adapters.kit.answer import Answer
 from ephemerd.domain.ids import Scope
@@ -28,8 +28,9 @@ ACTIVE = ("waiting", "pending", *BUSY)
 concurrency group is. In the order in which a run goes through them, so that one that moves on meanwhile is met."""
 MOST = 1_000
 """A list with a filter shows no more runs than this."""
-NEWEST = 10
-"""So many of a repository's newest runs are glanced at."""
+GLANCED, POLLED, AUDITED = 10, 30, PER_PAGE
+"""So many of a repository's newest runs are glanced at, looked at where jobs are polled, and compared with what
+deliveries told."""
 LONGEST_DAYS = 36
 """A run is ended after 35 days, waiting included (GitHub's usage limits)."""
 DAY_S = 86_400
@@ -38,13 +39,15 @@ DAY_S = 86_400
 @dataclass(frozen=True, slots=True)
 class Run:
     """A run of a workflow, as a listing shows it. `over` says that nothing of it can be queued or run any more;
-    `mark` differs where something happened to it, as far as the run itself shows that."""
+    `mark` differs where something happened to it, as far as the run itself shows that; `updated` is when that was, ms
+    since the epoch, 0 where it is not told."""
 
     id: int
     repository: str
     origin: Origin
     over: bool = False
     mark: str = ""
+    updated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +101,9 @@ def list_runs(repository: str, status: str, created: Span | None = None) -> Requ
     )
 
 
-def list_newest(repository: str) -> Request:
+def list_newest(repository: str, most: int = GLANCED) -> Request:
     """Ask for the newest runs, whatever became of them: one question that shows whether anything happens there."""
-    query = urlencode({"exclude_pull_requests": "true", "per_page": NEWEST})
+    query = urlencode({"exclude_pull_requests": "true", "per_page": most})
     request = list_runs(repository, "newest")
     return replace(request, target=f"{repository_path(repository)}/actions/runs?{query}", whole=False)
 
@@ -209,6 +212,7 @@ def read_runs(request: Request, answer: Answer, repository: str) -> RunPage:
                 _origin_of(run),
                 over=run.status == "completed",
                 mark=f"{run.status} {run.run_attempt} {run.updated_at}"[:100],
+                updated=moment(run.updated_at),
             )
             for run in page.workflow_runs
         ),

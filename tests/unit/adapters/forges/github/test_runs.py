@@ -52,6 +52,9 @@ def test_a_glance_asks_for_a_few_of_the_newest_runs_and_keeps_no_body():
     request = runs.list_newest("Acme/App")
     assert request.target == "/repos/Acme/App/actions/runs?exclude_pull_requests=true&per_page=10"
     assert (request.conditional, request.whole) == (True, False)
+    more = runs.list_newest("Acme/App", runs.AUDITED)
+    assert more.target == "/repos/Acme/App/actions/runs?exclude_pull_requests=true&per_page=100"
+    assert runs.GLANCED < runs.POLLED < runs.AUDITED
 
 
 def test_repositories_are_listed_on_the_account_that_they_belong_to():
@@ -106,6 +109,23 @@ def test_a_run_is_over_only_where_it_says_so(status, over):
     page = {"workflow_runs": [{"id": 1, "status": status}]}
     (run,) = runs.read_runs(runs.list_newest("a/b"), document(page), "a/b").runs
     assert run.over is over
+
+
+@pytest.mark.parametrize(
+    ("told", "read"),
+    [
+        ("2026-11-29T13:58:02Z", 1_795_960_682_000),
+        ("2026-11-29T13:58:02", 1_795_960_682_000),
+        ("2026-11-29T14:58:02.500+01:00", 1_795_960_682_500),
+        ("yesterday", 0),
+        (1_795_960_682, 0),
+        (None, 0),
+    ],
+)
+def test_when_something_happened_to_a_run_last_is_told_or_not(told, read):
+    page = {"workflow_runs": [{"id": 1, "status": "queued", "updated_at": told}]}
+    (run,) = runs.read_runs(runs.list_newest("a/b"), document(page), "a/b").runs
+    assert run.updated == read
 
 
 SHOWN = {"id": 7, "full_name": "Acme/App", "private": True, "pushed_at": "2026-11-29T13:58:02Z"}

@@ -1,0 +1,113 @@
+"""Which runs the core knows jobs of, and whether that explains what a list of runs shows; no I/O.
+
+A list shows each run with its status and when something happened to it last. Where a delivery or a listing told of the
+run's jobs after that, and one of them is still to be done, reading the jobs again would show nothing new.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from ephemerd.domain.job import ENDED_STATUSES, Job
+from ephemerd.domain.pool import MINUTE, SECOND
+from ephemerd.ports.forge import RunSeen
+
+MOST = 20_000
+"""Runs that are remembered. The one that nothing was heard of for longest goes first, and is read when met again."""
+SLACK = 5 * SECOND
+"""ms by which the clocks may differ: a run that changed no later than that after the forge's last word is explained."""
+LATE = 2 * MINUTE
+"""ms within which a list of runs shows what a delivery told."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """When the forge first and last said something of one of its jobs (ms); `open`: those that are not over."""
+
+    first: int
+    told: int = 0
+    open: set[int] = field(default_factory=set)
+
+
+class Ledger:
+    """The runs of all repositories at one forge, whose names are in lower case."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._runs: OrderedDict[tuple[str, int], _Run] = OrderedDict()
+        self._open: dict[str, dict[int, int]] = {}
+        self._most = most
+
+    def note(self, job: Job) -> None:
+        """Take in a job's row."""
+        if not job.run_id:
+            return
+        repository = job.key.repository.lower()
+        run = self._runs.setdefault((repository, job.run_id), _Run(job.first_seen))
+        self._runs.move_to_end((repository, job.run_id))
+        run.told = max(run.told, job.since, job.confirmed)
+        if job.status in ENDED_STATUSES:
+            run.open.discard(job.key.id)
+        else:
+            run.open.add(job.key.id)
+        self._index(repository, job.run_id, run.first if run.open else None)
+        while len(self._runs) > self._most:
+            (name, number), _ = self._runs.popitem(last=False)
+            self._index(name, number, None)
+
+    def explains(self, repository: str, run: RunSeen) -> bool:
+        """Say whether the jobs of a run need not be read: what is known of them is no older than the run's last
+        change, and accounts for it. Of a run that is over that is so where none of its jobs is believed to be open."""
+        known = self._runs.get((repository, run.id))
+        if run.over:
+            return known is None or not known.open
+        if known is None or not known.open:
+            return False
+        return 0 < run.updated <= known.told + SLACK
+
+    def open(self, repository: str, before: int) -> set[int]:
+        """Return the runs of a repository that have jobs which are not over, by what is known; those alone that were
+        known before a time (ms)."""
+        return {number for number, first in self._open.get(repository, {}).items() if first < before}
+
+    def _index(self, repository: str, run: int, first: int | None) -> None:
+        runs = self._open.setdefault(repository, {})
+        if first is not None:
+            runs[run] = first
+        else:
+            runs.pop(run, None)
+        if not runs:
+            del self._open[repository]
+
+
+class Judge:
+    """Compares what an audit shows of one repository with what is known, run by run."""
+
+    def __init__(self, ledger: Ledger, repository: str, now: int) -> None:
+        """`now` (ms): a run that was heard of just before it may not be shown yet."""
+        self._ledger = ledger
+        self._repository = repository.lower()
+        self._expected = ledger.open(self._repository, now - LATE)
+        self._shown: dict[int, int] = {}
+        self.strange = 0
+
+    def __call__(self, run: RunSeen) -> bool:
+        """Say whether a run that is shown is accounted for."""
+        self._shown[run.id] = run.updated
+        explained = self._ledger.explains(self._repository, run)
+        self.strange += not explained
+        return explained
+
+    @property
+    def newest(self) -> int:
+        """The highest number that was shown, 0 where none was."""
+        return max(self._shown, default=0)
+
+    def reaches(self, newest: int, checked: int) -> bool:
+        """Say whether what was shown goes back to the run `newest`, or to before the time `checked` (ms)."""
+        oldest = min(self._shown, default=0)
+        return oldest <= newest or 0 < self._shown[oldest] <= checked - SLACK
+
+    def misses(self) -> bool:
+        """Say whether a run that is believed to be open was not shown."""
+        return not self._expected <= self._shown.keys()
