@@ -415,3 +415,9 @@ def test_what_went_wrong_last_is_kept_until_the_forge_answers_again() -> None:
         assert world.core.state.scope(APP).why == detail
     world.feed(ev.ScopeAnswered(APP))
     assert world.core.state.scope(APP).why == ""
+
+
+def test_a_limit_that_an_answer_names_lasts_as_long_as_it_says() -> None:
+    world = World()
+    world.feed(ev.JobsListed(APP, 0, Fault(Remedy.LIMITED, "429", 90 * SECOND)))
+    assert world.core.state.scope(APP).limited_until == world.now + 90 * SECOND

@@ -694,8 +694,9 @@ def test_a_later_request_to_deregister_that_got_no_answer_does_not_lapse() -> No
     world.kill(name)
     world.probed(name)
     world.fenced(name, FenceAnswer.NO_ANSWER, RETRY)
+    sent = world.row(name).fence.sent
     world.wait(13 * MINUTE)
-    assert world.state(name) == "listening"
+    assert (world.state(name), world.row(name).fence.sent) == ("listening", sent)
     assert name not in world.core.state.index.supply["linux"]
 
 
