@@ -718,3 +718,16 @@ def test_the_minute_in_which_a_job_reads_as_waiting_counts_from_the_exit_where_n
     assert of(world.exited(name).commands, cm.LookUpJob) == []
     assert of(world.wait(MINUTE - 1), cm.LookUpJob) == []
     assert [command.job for command in of(world.wait(1), cm.LookUpJob)] == [key(1)]
+
+
+def test_the_time_in_which_an_announced_job_reads_as_waiting_counts_from_its_sign_and_not_from_its_end() -> (
+    None
+):
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED, "build")
+    world.wait(MINUTE)
+    world.sign(name, Sign.ENDED)
+    assert (world.runner(name).state, world.runner(name).consumes) == (S.FINISHING, True)
+    assert of(world.wait(14 * MINUTE - 1), cm.LookUpJob) == []
+    assert [command.job for command in of(world.wait(1), cm.LookUpJob)] == [key(1)]
