@@ -6,6 +6,7 @@ Must not know `testing`.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -235,6 +236,7 @@ async def _serve(effective: Effective, wishes: Wishes) -> int:
         stack.callback(manager.close)
         stack.push_async_callback(parts.daemon.close)
         await _open(parts.daemon)
+        gc.freeze()  # what was loaded stays: a look for garbage need not go through it again and again
         await parts.applications.open()
         feed = Feed(parts.daemon)
         for listener in _bind(effective, parts, reloader, feed, wishes.open_api):

@@ -23,14 +23,14 @@ async def within(seconds: float, call: Coroutine[Any, Any, T]) -> T:
     cancellation. Here such a call is left behind: whoever waits goes on, and its late end is noted. A call
     that ends at the last moment with an answer has answered.
     """
-    task = asyncio.create_task(call, name=f"{getattr(call, '__qualname__', 'call')} within {seconds:g} s")
+    task = asyncio.create_task(call)
     try:
-        await asyncio.wait((task,), timeout=seconds)
+        await _ended(task, seconds)
     except asyncio.CancelledError:
-        await _let_go(task)
+        await _let_go(task, seconds)
         raise
     if not task.done():
-        await _let_go(task)
+        await _let_go(task, seconds)
         if not task.done() or task.cancelled():
             raise TimeoutError
     return task.result()
@@ -41,7 +41,26 @@ def left_behind() -> int:
     return len(_left_behind)
 
 
-async def _let_go(task: asyncio.Task[Any]) -> None:
+async def _ended(task: asyncio.Task[Any], seconds: float) -> None:
+    """Return when the task has ended, or after so many seconds: what `asyncio.wait` does for many, at half its cost."""
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
+
+    def end(_: object = None) -> None:
+        if not over.done():
+            over.set_result(None)
+
+    timer = loop.call_later(seconds, end)
+    task.add_done_callback(end)
+    try:
+        await over
+    finally:
+        timer.cancel()
+        task.remove_done_callback(end)
+
+
+async def _let_go(task: asyncio.Task[Any], seconds: float) -> None:
+    task.set_name(f"{getattr(task.get_coro(), '__qualname__', 'call')} within {seconds:g} s")
     task.cancel()
     await asyncio.wait((task,), timeout=A_MOMENT)
     if not task.done():

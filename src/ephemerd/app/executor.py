@@ -171,7 +171,8 @@ class Executor:
         self._following.discard(task)
         if not self._running:
             self._idle.set()
-            self._inbox.nudge()
+            if self._stopping:  # the loop waits for this alone, and else has nothing to do
+                self._inbox.nudge()
 
     async def _run(self, command: c.Command) -> None:
         try:

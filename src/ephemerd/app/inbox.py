@@ -69,7 +69,8 @@ class Inbox:
         self._bytes = 0
         self._most = most
         self._most_bytes = most_bytes
-        self._filled = asyncio.Event()
+        self._nudged = False
+        self._waiting: asyncio.Future[None] | None = None
         self._room: deque[asyncio.Future[None]] = deque()
         self._closed = False
 
@@ -119,8 +120,7 @@ class Inbox:
         for item in reversed(list(items)):
             self._items.appendleft(item)
             self._bytes += len(item.body)
-        if self._items:
-            self._filled.set()
+        self._wake()
 
     def take(self, most: int) -> list[Item]:
         """Remove and return up to `most` waiting items, oldest first."""
@@ -129,27 +129,32 @@ class Inbox:
             item = self._items.popleft()
             self._bytes -= len(item.body)
             taken.append(item)
-        if not self._items:
-            self._filled.clear()
         self._make_room()
         return taken
 
     async def wait(self, seconds: float | None) -> None:
-        """Return when something waits, when nudged, or after so many seconds."""
+        """Return when something waits, when nudged, or after so many seconds. There is one consumer."""
         if seconds is not None and seconds <= 0:
             await asyncio.sleep(0)
             return
-        try:
-            async with asyncio.timeout(seconds):
-                await self._filled.wait()
-        except TimeoutError:
-            return
-        if not self._items:
-            self._filled.clear()
+        if not self._items and not self._nudged:
+            # A future and a timer of our own: the loop rests twice an event, and `asyncio.timeout` costs as much as
+            # all the rest of that.
+            loop = asyncio.get_running_loop()
+            waiting = self._waiting = loop.create_future()
+            timer = None if seconds is None else loop.call_later(seconds, self._wake)
+            try:
+                await waiting
+            finally:
+                self._waiting = None
+                if timer is not None:
+                    timer.cancel()
+        self._nudged = False
 
     def nudge(self) -> None:
         """Make `wait` return although nothing came."""
-        self._filled.set()
+        self._nudged = True
+        self._wake()
 
     def close(self) -> None:
         """Refuse everything from outside from now on; what our ports tell is still taken."""
@@ -158,7 +163,11 @@ class Inbox:
     def _append(self, item: Item) -> None:
         self._items.append(item)
         self._bytes += len(item.body)
-        self._filled.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
     def _make_room(self) -> None:
         free = self._most - len(self._items)

@@ -6,8 +6,11 @@ registrations, read active jobs); their answers arrive like all others, merged w
 
 from __future__ import annotations
 
+import gc
 import secrets
 import string
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,29 +44,43 @@ def draw_epoch() -> str:
 def revive(loaded: Loaded) -> Core:
     """Build the core from the rows of the store; it waits for its `Booted`. Raises `Broken` for a row that this
     version cannot read."""
-    rows: dict[str, dict[str, Any]] = {
-        kind: {key: _decoded(kind, key, row) for key, row in of_kind.items()}
-        for kind, of_kind in loaded.rows.items()
-    }
-    return Core(rows)
+    return Core({kind: _decoded(kind, of_kind) for kind, of_kind in loaded.rows.items()})
 
 
-def _decoded(kind: str, key: str, row: dict[str, Any]) -> Any:
+def _decoded(kind: str, plain: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    rows: dict[str, Any] = {}
+    key = ""
     try:
-        return codec.decode_row(kind, row)
+        decode = codec.row_decoder(kind)
+        for key, row in plain.items():
+            rows[key] = decode(row)
     except (ValueError, KeyError, TypeError) as error:
         todo = "stop the daemon, run `ephemerd store check --set-aside`, or restore a backup"
         raise Broken(f"the store's row {kind} {key} cannot be read ({error}): {todo}") from error
+    return rows
 
 
 async def recover(store: Store, clock: Clock) -> Life:
     """Open the store and begin a life. Raises `StoreHeld`, `NewerStore` or what the store raises."""
     await store.open()
-    loaded = await store.load()
-    same_boot = clock.start(loaded.clock)
-    core = revive(loaded)
-    await store.open_segment(RULES, core.checkpoint())
+    with _without_collecting():
+        loaded = await store.load()
+        same_boot = clock.start(loaded.clock)
+        core = revive(loaded)
+    await store.open_segment(RULES)  # from the rows just read: nothing was written since
     return Life(loaded.store, core, same_boot, await store.quarantined())
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Look for no garbage meanwhile: what is made is there to stay, and each look would go through all of it."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def boot(life: Life, setup: Setup, *, again: bool = False, held: tuple[tuple[str, str], ...] = ()) -> Booted:

@@ -90,11 +90,13 @@ class Writer:
         try:
             if self._stale:
                 await self._reload()
-            await self._begin(group)
+            if not self._booted:
+                await self._begin(group)
             waiting = await self._without_duplicates(items)
             while waiting:
                 waiting = await self._write_some(waiting, group)
-                await self._begin(group)
+                if not self._booted:
+                    await self._begin(group)
         except Unbootable:
             raise
         except Exception as error:
@@ -102,9 +104,8 @@ class Writer:
         return group
 
     async def _begin(self, group: Group) -> None:
-        """Begin a life where the core in memory has none yet, in a commit of its own."""
-        if not self._booted:
-            await self._write_some([Item(self._boot(self._lives > 0), 0.0)], group)
+        """Begin a life, for the core in memory has none yet, in a commit of its own."""
+        await self._write_some([Item(self._boot(self._lives > 0), 0.0)], group)
 
     async def _fail(self, waiting: list[Item], group: Group, error: Exception) -> None:
         """Nothing of what still waits is stored: drop the memory, and set aside what cannot ever be stored."""
@@ -184,6 +185,8 @@ class Writer:
 
     async def _without_duplicates(self, items: list[Item]) -> list[Item]:
         """Answer and leave out deliveries that were committed before, or that come twice in this group."""
+        if all(item.delivery is None for item in items):
+            return items
         unknown = [
             item.delivery for item in items if item.delivery is not None and item.delivery not in self._recent
         ]

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ephemerd.core import plain as values
@@ -39,7 +40,7 @@ ROW_CLASSES: dict[str, type | None] = {
     "scope": ScopeRow,
 }
 
-# The event and command classes, told apart by the key "kind". Built when first used.
+# The event and command classes, told apart by the key "kind".
 _EVENT: Any = Event
 _COMMAND: Any = Command
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
@@ -47,7 +48,7 @@ _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=F
 
 def encode_event(event: Event) -> Plain:
     """Return the event as {"kind": class name, …fields that differ from their default}."""
-    encoded: Plain = encode(event, _EVENT)
+    encoded: Plain = _event_encoder()(event)
     return encoded
 
 
@@ -59,7 +60,7 @@ def decode_event(plain: Plain) -> Event:
 
 def encode_command(command: Command) -> Plain:
     """Return the command as {"kind": class name, …}. There is no way back: permits are never read in."""
-    encoded: Plain = encode(command, _COMMAND)
+    encoded: Plain = _command_encoder()(command)
     return encoded
 
 
@@ -88,12 +89,21 @@ def encode_row(kind: str, row: Any) -> Plain:
 
 def decode_row(kind: str, plain: Plain) -> Any:
     """Return the row that `encode_row` wrote."""
+    return row_decoder(kind)(plain)
+
+
+def row_decoder(kind: str) -> Callable[[Plain], Any]:
+    """Return what `decode_row` does for a kind, for whoever decodes many rows of it."""
     cls = _row_class(kind)
     if cls is not None:
-        return decode(cls, plain)
-    if "value" not in plain:
-        raise ValueError(f"a row of kind {kind!r} without a value")
-    return plain["value"]
+        return values.decoder(cls)
+
+    def decode_value(plain: Plain) -> Any:
+        if "value" not in plain:
+            raise ValueError(f"a row of kind {kind!r} without a value")
+        return plain["value"]
+
+    return decode_value
 
 
 def encode_decision(decision: Decision) -> Plain:
@@ -108,7 +118,21 @@ def decode_decision(plain: Plain) -> Decision:
     return decision
 
 
-def _row_class(kind: str) -> type | None:
+# What a union's members are is worked out once: hashing a union takes as long as encoding an event.
+
+
+@functools.cache
+def _event_encoder() -> values.Convert:
+    return values.encoder(_EVENT)
+
+
+@functools.cache
+def _command_encoder() -> values.Convert:
+    return values.encoder(_COMMAND)
+
+
+def _row_class(kind: str) -> Any:
+    """Return the class of a kind's rows, None for plain ones."""
     try:
         return ROW_CLASSES[kind]
     except KeyError:

@@ -18,6 +18,7 @@ import operator
 import types
 from collections.abc import Callable, Hashable, Iterable
 from enum import Enum
+from itertools import compress
 from typing import Any, NamedTuple, NewType, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
 from ephemerd.domain import permit
@@ -25,6 +26,8 @@ from ephemerd.domain import permit
 T = TypeVar("T")
 Convert = Callable[[Any], Any]
 KIND = "kind"
+MOST_PLANS = 500
+"""Varieties of plain data whose way to a class is remembered; what comes beyond them is worked out each time."""
 _MISSING = dataclasses.MISSING
 _NOTHING: frozenset[type] = frozenset()
 
@@ -44,7 +47,7 @@ def encode(value: Any, hint: Any = None) -> Any:
     """
     if hint is None:
         hint = type(value)
-    return _encoder(hint)(value)
+    return encoder(hint)(value)
 
 
 @overload
@@ -57,16 +60,18 @@ def decode(hint: Any, plain: Any) -> Any: ...
 
 def decode(hint: Any, plain: Any) -> Any:
     """Return the value that `encode` turned into `plain`. Raises ValueError with class and field."""
-    return _decoder(hint)(plain)
+    return decoder(hint)(plain)
 
 
 @functools.cache
-def _encoder(hint: Hashable) -> Convert:
+def encoder(hint: Hashable) -> Convert:
+    """Return what `encode` does for a hint, for whoever encodes many values of it."""
     return _carrier(_encoding(hint))
 
 
 @functools.cache
-def _decoder(hint: Hashable) -> Convert:
+def decoder(hint: Hashable) -> Convert:
+    """Return what `decode` does for a hint, for whoever decodes many values of it."""
     return _carrier(_decoding(hint))
 
 
@@ -110,20 +115,24 @@ def _encoding(hint: Any) -> _Shape:
 
 
 @functools.cache
-def _object_encoder(cls: Any) -> Convert:
+def _object_encoder(cls: Any, kind_name: str | None = None) -> Convert:
+    """Return what makes an object of one of the class; it begins with its `kind` where that is given."""
     hints = get_type_hints(cls)
     fields = _fields(cls)
     defaults = [_default(field) for field in fields]
-    table = [(field.name, type(_default(field)), *_encoding(hints[field.name])) for field in fields]
+    rules = [
+        (field.name, default, type(default), *_encoding(hints[field.name]))
+        for field, default in zip(fields, defaults, strict=True)
+    ]
     values = _getter([field.name for field in fields])
+    start = {} if kind_name is None else {KIND: kind_name}
 
     def encode_object(value: Any) -> dict[str, Any]:
-        plain: dict[str, Any] = {}
-        # One flat loop: it runs several times an event, for rows of forty fields and more.
-        for part, default, rule in zip(values(value), defaults, table, strict=True):
-            if part is default:
-                continue
-            name, default_type, passes, converts, expected = rule
+        plain: dict[str, Any] = start.copy()
+        parts = values(value)
+        # Rows have forty fields and more, and most are their default: those are passed over first.
+        for part, rule in compress(zip(parts, rules, strict=True), map(operator.is_not, parts, defaults)):
+            name, default, default_type, passes, converts, expected = rule
             kind = type(part)
             if kind is default_type and part == default:
                 continue
@@ -143,11 +152,7 @@ def _object_encoder(cls: Any) -> Convert:
 
 
 def _encoding_tagged(union: Any) -> dict[type, Convert]:
-    def tagged(cls: Any) -> Convert:
-        encode_object, name = _object_encoder(cls), cls.__name__
-        return lambda value: {KIND: name, **encode_object(value)}
-
-    return {cls: tagged(cls) for cls in _tagged_classes(union)}
+    return {cls: _object_encoder(cls, cls.__name__) for cls in _tagged_classes(union)}
 
 
 # From plain data.
@@ -173,6 +178,20 @@ def _decoding(hint: Any) -> _Shape:
             return _scalar(hint)
 
 
+class _Plan(NamedTuple):
+    """How an object with certain names, and types behind them, becomes one of a class.
+
+    converts   places in the object's values, and what is done with what is there
+    names      of the fields at these places, for errors
+    arrange    takes the values and then the defaults, and gives what the constructor is called with; None where that
+               is the values as they come
+    """
+
+    converts: tuple[tuple[int, Convert], ...]
+    names: dict[int, str]
+    arrange: Callable[[Any], tuple[Any, ...]] | None
+
+
 @functools.cache
 def _object_decoder(cls: Any) -> Convert:
     if cls.__module__ == permit.__name__:
@@ -180,31 +199,77 @@ def _object_decoder(cls: Any) -> Convert:
     hints = get_type_hints(cls)
     fields = _fields(cls)
     table = {field.name: _decoding(hints[field.name]) for field in fields}
-    required = [field.name for field in fields if _default(field) is _MISSING]
+    factories: list[Any] = [field.default_factory for field in fields]
+    defaults = [None if _default(field) is _MISSING else field.default for field in fields]
+    fresh = [place for place, factory in enumerate(factories) if factory is not _MISSING]
+    make = _maker(cls, fields)
+    # Rows of a kind are of few varieties: the same names in the same order, with the same types. Each is looked at
+    # once, and the fields are given by place, which costs a third of giving them by name.
+    plans: dict[tuple[Any, ...], _Plan] = {}
+
+    def plan_for(plain: dict[str, Any]) -> _Plan:
+        converts = []
+        for place, (name, part) in enumerate(plain.items()):
+            shape, kind = table.get(name), type(part)
+            if shape is None or kind in shape.passes:
+                continue
+            convert = shape.converts.get(kind)
+            if convert is None:
+                raise ValueError(f"{cls.__name__}.{name}: expected {shape.expected}, got {kind.__name__}")
+            converts.append((place, convert))
+        places = {name: place for place, name in enumerate(plain)}
+        for field in fields:
+            if field.name not in places and _default(field) is _MISSING:
+                raise ValueError(f"{cls.__name__}.{field.name}: missing")
+        wanted = [places.get(field.name, len(plain) + place) for place, field in enumerate(fields)]
+        straight = not converts and wanted == [*range(len(plain))]
+        return _Plan(tuple(converts), dict(enumerate(plain)), None if straight else _picker(wanted))
 
     def decode_object(plain: dict[str, Any]) -> Any:
-        found: dict[str, Any] = {}
-        for name, part in plain.items():
-            shape = table.get(name)
-            if shape is None:
-                continue
-            kind = type(part)
-            if kind in shape[0]:
-                found[name] = part
-                continue
-            convert = shape[1].get(kind)
-            if convert is None:
-                raise ValueError(f"{cls.__name__}.{name}: expected {shape[2]}, got {kind.__name__}")
+        variety = (*plain, *map(type, plain.values()))
+        plan = plans.get(variety)
+        if plan is None:
+            plan = plan_for(plain)
+            if len(plans) < MOST_PLANS:
+                plans[variety] = plan
+        converts, names, arrange = plan
+        if arrange is None:
+            return make(*plain.values())
+        found = [*plain.values(), *defaults]
+        for place in fresh:
+            found[place - len(defaults)] = factories[place]()
+        for place, convert in converts:
             try:
-                found[name] = convert(part)
+                found[place] = convert(found[place])
             except ValueError as error:
-                raise ValueError(f"{cls.__name__}.{name}: {error}") from None
-        for name in required:
-            if name not in found:
-                raise ValueError(f"{cls.__name__}.{name}: missing")
-        return cls(**found)
+                raise ValueError(f"{cls.__name__}.{names[place]}: {error}") from None
+        return make(*arrange(found))
 
     return decode_object
+
+
+def _maker(cls: Any, fields: tuple[dataclasses.Field[Any], ...]) -> Callable[..., Any]:
+    """Return what makes one of the class from all its fields in their order.
+
+    A frozen class sets each field by a call. A twin with the same slots that is not frozen sets them at once, and
+    becomes one of the class then, as in `core.evolve`.
+    """
+    if not _is_bare(cls):
+        return cls  # type: ignore[no-any-return]
+    names = [field.name for field in fields]
+    twin: Any = dataclasses.make_dataclass(cls.__name__, names, slots=True, eq=False, repr=False)
+
+    def make(*values: Any) -> Any:
+        made = twin(*values)
+        made.__class__ = cls
+        return made
+
+    return make
+
+
+def _is_bare(cls: Any) -> bool:
+    """Say whether a class is nothing but its slots, all of which its constructor takes in their order."""
+    return cls.__bases__ == (object,) and "__slots__" in vars(cls) and not hasattr(cls, "__post_init__")
 
 
 def _decoding_tagged(union: Any) -> dict[type, Convert]:
@@ -269,7 +334,7 @@ def _items(hint: Any, shape_of: Callable[[Any], _Shape], make: Callable[[Iterabl
 
         def any_number(value: Any) -> Any:
             # Tuples of plain strings or numbers are by far the most frequent.
-            if passes and all(type(item) in passes for item in value):
+            if passes.issuperset(map(type, value)):
                 return make(value)
             return make([carry(item) for item in value])
 
@@ -335,6 +400,13 @@ def _fields(cls: Any) -> tuple[dataclasses.Field[Any], ...]:
 
 def _default(field: dataclasses.Field[Any]) -> Any:
     return field.default if field.default_factory is _MISSING else field.default_factory()
+
+
+def _picker(places: list[int]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what takes the items at these places as a tuple (`itemgetter` makes one only for two and more)."""
+    if len(places) > 1:
+        return operator.itemgetter(*places)
+    return lambda items: tuple(items[place] for place in places)
 
 
 def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:

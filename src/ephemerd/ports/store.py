@@ -63,7 +63,8 @@ class JournalEntry:
 @dataclass(frozen=True, slots=True)
 class Segment:
     """A stretch of the journal: its number, the version of the rules that wrote it, the state it starts from
-    (as `open_segment` was given it), and the number of its first entry."""
+    (as `open_segment` was given it, or {"rules", "at", "rows"} of the rows as they stood; `at`, ms, is when a core
+    stands up from them), and the number of its first entry."""
 
     number: int
     rules: str
@@ -142,8 +143,9 @@ class Store(Protocol):
         """Read all rows. The journal is never loaded."""
         ...
 
-    async def open_segment(self, rules: str, checkpoint: Plain) -> int:
-        """Begin a journal segment with the state it starts from; returns its number."""
+    async def open_segment(self, rules: str, checkpoint: Plain | None = None) -> int:
+        """Begin a journal segment with the state it starts from, the rows as they stand where none is given;
+        returns its number."""
         ...
 
     async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:

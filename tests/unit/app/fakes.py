@@ -146,7 +146,10 @@ class FakeStore:
             raise NotStored("cannot read")
         return Loaded(STORE, {kind: dict(rows) for kind, rows in self.rows.items()}, self.clock)
 
-    async def open_segment(self, rules: str, checkpoint: Plain) -> int:
+    async def open_segment(self, rules: str, checkpoint: Plain | None = None) -> int:
+        if checkpoint is None:
+            rows = {kind: dict(rows) for kind, rows in self.rows.items()}
+            checkpoint = {"rules": rules, "at": 0, "rows": rows}
         self.segments.append(Segment(len(self.segments) + 1, rules, checkpoint, len(self.entries) + 1))
         return len(self.segments)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import FrozenInstanceError, dataclass, field
 from enum import Enum, IntEnum
 from typing import Any, NewType, Optional
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ephemerd.core.plain import decode, encode
+from ephemerd.core.plain import MOST_PLANS, decode, encode
 from ephemerd.domain.permit import FenceIntent, Permit
 from tests.unit.core.values import any_of
 
@@ -42,6 +42,31 @@ class Empty:
 @dataclass(frozen=True, slots=True)
 class Other:
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapped:
+    leaf: Leaf
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError("too small")
+
+
+@dataclass(frozen=True)
+class Open:
+    name: Name
+    size: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Longer(Other):
+    width: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +142,39 @@ def test_a_default_made_by_a_factory_is_fresh_each_time():
 
 def test_a_field_that_is_not_known_is_ignored():
     assert decode(Leaf, {"name": "a", "later": [1, 2]}) == Leaf(Name("a"))
+
+
+def test_however_many_varieties_there_are_each_is_read():
+    for number in range(MOST_PLANS + 20):
+        assert decode(Wrapped, {f"later {number}": number, "leaf": {"name": str(number)}}) == Wrapped(
+            Leaf(Name(str(number)))
+        )
+
+
+def test_fields_are_given_by_name_in_whatever_order_they_come():
+    plain = {"size": 7, "later": 1, "name": "a"}
+    assert decode(Leaf, plain) == Leaf(Name("a"), 7)
+    assert decode(Leaf, dict(reversed(plain.items()))) == Leaf(Name("a"), 7)
+    assert plain == {"size": 7, "later": 1, "name": "a"}
+
+
+def test_what_comes_back_is_as_frozen_as_what_went():
+    back = decode(Everything, encode(one()))
+    assert type(back) is Everything
+    with pytest.raises(FrozenInstanceError):
+        back.text = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("value", [Checked(3), Open(Name("a"), 4), Longer(1, 2)])
+def test_a_class_that_is_more_than_its_slots_is_made_by_its_constructor(value):
+    back = decode(type(value), encode(value))
+    assert back == value
+    assert type(back) is type(value)
+
+
+def test_its_constructor_may_refuse():
+    with pytest.raises(ValueError, match="too small"):
+        decode(Checked, {"size": 0})
 
 
 def test_a_row_without_a_newer_field_gets_its_default():

@@ -297,6 +297,21 @@ async def a_segment_is_read_with_the_state_it_starts_from(make: Factory) -> None
             same(await store.segment(number), None, f"segment {number}")
 
 
+async def a_segment_may_start_from_the_rows_as_they_stand(make: Factory) -> None:
+    async with opened(make) as store:
+        await store.open_segment("rules-0")
+        first = step(1, ("job", "b", {"n": 1}), ("job", 'a"\u00e9', {"n": [None]}), ("pool", "p", {}))
+        await store.commit(batch(first, step(2, ("job", "b", {"n": 2}), ("pool", "p", None))), CLOCK)
+        same(await store.open_segment("rules-1"), 2, "the segment")
+        await store.commit(batch(step(3, ("job", "b", None))), CLOCK)
+    async with opened(make) as store:
+        rows = {"job": {'a"\u00e9': {"n": [None]}, "b": {"n": 2}}}
+        begun = {"rules": "rules-1", "at": 0, "rows": rows}
+        same(await store.segment(), Segment(2, "rules-1", begun, 3), "it keeps them as they stood")
+        begun = {"rules": "rules-0", "at": 0, "rows": {}}
+        same(await store.segment(1), Segment(1, "rules-0", begun, 1), "where there was none")
+
+
 async def subjects_are_found_by_a_part_newest_first(make: Factory) -> None:
     async with opened(make) as store:
         await store.commit(
@@ -521,6 +536,7 @@ CHECKS: tuple[Check, ...] = (
     the_journal_is_read_in_order_and_by_subject,
     entries_belong_to_the_segment_that_is_open,
     a_segment_is_read_with_the_state_it_starts_from,
+    a_segment_may_start_from_the_rows_as_they_stand,
     subjects_are_found_by_a_part_newest_first,
     what_is_quarantined_is_counted,
     what_is_quarantined_is_read_and_cleared,

@@ -87,11 +87,11 @@ class MemoryStore:
         }
         return Loaded(disk.store, rows, disk.clock)
 
-    async def open_segment(self, rules: str, checkpoint: Plain) -> int:
-        """Begin a journal segment; returns its number (1, 2, …)."""
+    async def open_segment(self, rules: str, checkpoint: Plain | None = None) -> int:
+        """Begin a journal segment, from the rows as they stand where none is given; returns its number (1, 2, …)."""
         disk = self._held()
         number = max(disk.segments) + 1
-        _open(disk, number, rules, checkpoint)
+        _open(disk, number, rules, _as_they_stand(disk, rules, 0) if checkpoint is None else checkpoint)
         return number
 
     async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
@@ -308,15 +308,19 @@ def _open_next(disk: MemoryDisk, now: int, keep: Keep) -> int:
         return 0
     if now - disk.journal[first].now < keep.segment_age and entries < keep.segment_entries:
         return 0
-    rows_now = {
-        kind: {name: _decode(found[name]) for name in sorted(found)}
+    at = disk.journal[disk.next_seq - 1].now - 1
+    _open(disk, number + 1, rules, _as_they_stand(disk, rules, at))
+    return number + 1
+
+
+def _as_they_stand(disk: MemoryDisk, rules: str, at: int) -> Plain:
+    """Return all rows as a segment's beginning, not parsed: they are JSON already."""
+    rows = {
+        kind: {name: msgspec.Raw(found[name]) for name in sorted(found)}
         for kind, found in sorted(disk.rows.items())
         if found
     }
-    at = disk.journal[disk.next_seq - 1].now - 1
-    checkpoint = {"rules": rules, "at": at, "rows": rows_now}
-    _open(disk, number + 1, rules, checkpoint)
-    return number + 1
+    return {"rules": rules, "at": at, "rows": rows}
 
 
 def _fold(text: str) -> bytes:

@@ -90,11 +90,14 @@ class SqliteStore:
         """Read all rows, after every write that was asked for before."""
         return await self._in(self._writer, lambda: reading.load(self._database.connection))
 
-    async def open_segment(self, rules: str, checkpoint: Plain) -> int:
-        """Begin a journal segment with the state it starts from; returns its number (1, 2, …)."""
+    async def open_segment(self, rules: str, checkpoint: Plain | None = None) -> int:
+        """Begin a journal segment with the state it starts from, the rows as they stand where none is given;
+        returns its number (1, 2, …)."""
         return await self._write(
-            lambda: to_text(checkpoint),
-            lambda connection, text: writing.open_segment(connection, rules, text),
+            lambda: None if checkpoint is None else to_text(checkpoint),
+            lambda connection, text: writing.open_segment(
+                connection, rules, pruning.checkpoint(connection, rules, 0) if text is None else text
+            ),
         )
 
     async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
