@@ -194,6 +194,8 @@ class Trials:
 
         Where the time of a trial is bounded, the tests of the module's own files come before others, and quick
         ones before slow ones. Which tests are run does not depend on what other trials found; their order does.
+        Last come the module's own tests that did not reach the change: what is built once and kept was reached by
+        the first test alone that wanted it.
         """
         seconds: dict[str, float] = self.reach["seconds"]
         own = f"/test_{mutant.module}"
@@ -202,9 +204,11 @@ class Trials:
         else:
             lines = self.reach["lines"][mutant.module]
             names = set(lines.get(str(mutant.line), ())) or self._of_function(mutant)
-        quick = [name for name in names if seconds.get(name, SLOW + 1) <= SLOW]
+        unreached = {name for name in seconds if own in name} - names
+        quick = [name for name in names | unreached if seconds.get(name, SLOW + 1) <= SLOW]
+        quick.sort(key=lambda name: (name in unreached, own not in name, seconds[name], name))
         chosen, left = [], float("inf") if self.seconds is None else self.seconds
-        for name in sorted(quick, key=lambda name: (own not in name, seconds[name], name)):
+        for name in quick:
             if seconds[name] <= left:
                 chosen.append(name)
                 left -= seconds[name]

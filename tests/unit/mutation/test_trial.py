@@ -98,6 +98,17 @@ def test_own_tests_come_first_and_the_quick_ones_before_the_slow(
     assert [name.partition("::")[2] for name in found.tests_for(change)] == chosen
 
 
+def test_own_tests_that_do_not_reach_a_change_come_last(tmp_path: Path) -> None:
+    """A cache may be filled by the first test that wants what it keeps, so that no other reaches its making."""
+    found, change = trials(tmp_path, 1.125)
+    found.reach = {"seconds": SECONDS, "lines": {"line": {str(change.line): [f"{OTHER}::test_near"]}}}
+    assert [name.partition("::")[2] for name in found.tests_for(change)] == [
+        "test_near",
+        "test_quick",
+        "test_slow",
+    ]
+
+
 def test_what_noticed_a_change_of_the_function_is_tried_first_the_next_time(tmp_path: Path) -> None:
     found, change = trials(tmp_path, 1.125)
     before = found.tests_for(change)
