@@ -45,7 +45,7 @@ def same(one: T, other: T) -> bool:
 
 
 def _make(cls: type) -> _Made:
-    names = [item.name for item in fields(cls)]  # type: ignore[arg-type]
+    names = [item.name for item in fields(cls)]
     twin = make_dataclass(cls.__name__, names, slots=True, eq=False, repr=False, init=False)
     steps = "".join(f"    made.{name} = row.{name}\n" for name in names)
     terms = " and ".join(f"(a.{name} is b.{name} or a.{name} == b.{name})" for name in names)

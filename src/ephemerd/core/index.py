@@ -149,9 +149,8 @@ class Index:
 
     def runner_changed(self, old: Runner | None, new: Runner | None) -> None:
         """Follow a runner's row from `old` to `new` (None where there is none)."""
-        row = new if new is not None else old
-        if row is None:
-            return
+        row = new or old
+        assert row is not None, "a row that is, or that was"
         before = self.places.pop(row.id, _NOWHERE)
         after = _NOWHERE
         if new is not None:

@@ -99,9 +99,8 @@ def _greedy(demand: Demand, left: dict[str, int], edges: Edges, takers: Takers, 
 def _augment(demand: Demand, spare: dict[str, int], edges: Edges, takers: Takers, flow: Flow) -> bool:
     """Move one unit along a chain from a variety with something left over, so that an open class is served;
     return whether there was such a chain."""
-    onward: dict[
-        str, tuple[str, str]
-    ] = {}  # variety -> the class that would leave it, and for which other one
+    onward: dict[str, tuple[str, str]] = {}
+    """Variety -> the class that would leave it, and for which other one."""
     seen = set(spare)
     line = deque(sorted(spare))
     while line:

@@ -362,15 +362,14 @@ def _needs_word(t: Turn, job: Job) -> bool:
 
 
 def _place(t: Turn, group: Group) -> tuple[Pool, Job] | None:
-    """Return where the next runner for the class would go and for which job, or None."""
+    """Return where the next runner for a class with a pool that is ready would go and for which job, or None."""
     if not _allows(t, group) or group.unmatched <= t.state.index.asked.get(group.name, 0):
         return None
-    for name in group.pools:
-        pool = t.state.pools[name].pool
-        if ready(t, pool):
-            job = _next_job(t, group)
-            return (pool, job) if job is not None else None
-    return None
+    job = _next_job(t, group)
+    if job is None:
+        return None
+    pools = (t.state.pools[name].pool for name in group.pools)
+    return next(pool for pool in pools if ready(t, pool)), job
 
 
 def _allows(t: Turn, group: Group) -> bool:

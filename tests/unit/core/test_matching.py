@@ -138,6 +138,13 @@ def test_a_chain_moves_one_unit_and_leaves_the_others():
     }
 
 
+def test_where_nobody_is_left_open_nobody_moves() -> None:
+    """q has one left over, and a or c could go there from p: for whom?"""
+    edges = {"a": ("p", "q"), "b": ("q",), "c": ("p", "q")}
+    flow = match(dict.fromkeys("abc", 1), {"p": 2, "q": 2}, edges)
+    assert flow == {("b", "q"): 1, ("a", "p"): 1, ("c", "p"): 1}
+
+
 def test_a_chain_is_shifted_as_often_as_it_takes():
     edges = {"0": ("r",), "a": ("p", "q"), "b": ("q", "r"), "c": ("p", "r"), "d": ("p", "r")}
     flow = match({"0": 1, "a": 2, "b": 2, "c": 1, "d": 1}, {"p": 4, "q": 2, "r": 1}, edges)
@@ -163,6 +170,11 @@ def test_a_chain_gives_no_more_than_the_pool_at_its_end_has():
     flow = match({"0": 1, "a": 2, "b": 2, "c": 1, "d": 1}, {"p": 3, "q": 2, "r": 1}, edges)
     used = {pool: sum(units for (_, via), units in flow.items() if via == pool) for pool in "pqr"}
     assert used == {"p": 3, "q": 2, "r": 1}
+
+
+def test_a_pool_that_two_classes_could_leave_is_come_to_once():
+    edges = {"a": ("p", "q"), "b": ("p", "q")}
+    assert match({"a": 1, "b": 1}, {"p": 2, "q": 1}, edges) == {("a", "p"): 1, ("b", "p"): 1}
 
 
 def test_a_class_that_holds_two_pools_of_a_chain_is_walked_through_once():
@@ -212,3 +224,38 @@ def test_thousands_of_classes_cost_no_more_than_the_supply():
 def test_a_class_without_demand_keeps_no_pool_for_itself():
     edges = {"a": ("p", "q"), "none": ("p",)}
     assert match({"a": 1, "none": 0}, {"p": 1, "q": 1}, edges) == {("a", "p"): 1}
+
+
+def test_a_class_of_which_others_serve_all_or_more_is_given_nothing() -> None:
+    edges = {"a": ("p", "q"), "b": ("p", "q"), "c": ("p", "q")}
+    demand = {"a": 0, "b": -1, "c": 2}
+
+    def flow(supply):
+        return matching.match(demand.__getitem__, supply, edges.__getitem__, matching.takers_of(edges))
+
+    assert flow({"p": 5}) == {("c", "p"): 2}
+    assert flow({"p": 5, "q": 5}) == {("c", "p"): 2}
+
+
+def test_a_class_that_fewer_varieties_serve_comes_first_wherever_it_stands_in_their_lines() -> None:
+    edges = {"a": ("p", "q"), "b": ("q",)}
+    assert match({"a": 2, "b": 1}, {"p": 1, "q": 1}, edges) == {("b", "q"): 1, ("a", "p"): 1}
+
+
+def test_a_chain_goes_through_as_many_as_it_takes() -> None:
+    """d is served where b leaves, b where a leaves, and a where there is something left."""
+    edges = {"a": ("q", "p"), "b": ("r", "q"), "c": ("s",), "d": ("r", "s"), "e": ("p",)}
+    assert match(dict.fromkeys(edges, 1), {"p": 2, "q": 1, "r": 1, "s": 1}, edges) == {
+        ("a", "p"): 1,
+        ("b", "q"): 1,
+        ("c", "s"): 1,
+        ("d", "r"): 1,
+        ("e", "p"): 1,
+    }
+
+
+def test_a_chain_is_looked_for_behind_what_leads_nowhere_twice() -> None:
+    """Moving a or b from q serves nobody; moving c from r serves d."""
+    edges = {"a": ("q", "p"), "b": ("q", "p"), "c": ("r", "p"), "d": ("r", "s"), "e": ("p",), "f": ("s",)}
+    flow = match(dict.fromkeys(edges, 1), {"p": 2, "q": 2, "r": 1, "s": 1}, edges)
+    assert (flow["c", "p"], flow["d", "r"], sum(flow.values())) == (1, 1, 6)
