@@ -731,3 +731,13 @@ def test_the_time_in_which_an_announced_job_reads_as_waiting_counts_from_its_sig
     assert (world.runner(name).state, world.runner(name).consumes) == (S.FINISHING, True)
     assert of(world.wait(14 * MINUTE - 1), cm.LookUpJob) == []
     assert [command.job for command in of(world.wait(1), cm.LookUpJob)] == [key(1)]
+
+
+def test_a_minute_after_its_worker_was_seen_a_job_that_waits_is_another_one() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED, "build")
+    world.wait(5 * MINUTE)
+    world.sign(name, Sign.WORKER)
+    assert of(world.wait(MINUTE - 1), cm.LookUpJob) == []
+    assert [command.job for command in of(world.wait(1), cm.LookUpJob)] == [key(1)]
