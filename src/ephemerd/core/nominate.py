@@ -6,8 +6,11 @@ could begin to hold (`moments`), so nothing waits for a sweep; the sweep every `
 
 from __future__ import annotations
 
-from ephemerd.core import plan
-from ephemerd.core.index import variety_of
+from itertools import islice
+
+from ephemerd.core import access, holding, plan
+from ephemerd.core.index import Group, variety_of
+from ephemerd.core.rows import PoolRow
 from ephemerd.core.spans import span
 from ephemerd.core.turn import Turn
 from ephemerd.domain.pool import Pool
@@ -181,14 +184,14 @@ def _displaced(t: Turn, row: Runner) -> tuple[Rule, str] | None:
 
 def _is_blocked(t: Turn, row: Runner, leaving: int) -> bool:
     """Say whether more demand waits for its slot, or for its place in its pool, and cannot be served by it, than
-    leaves its host."""
+    leaves its host. What could not have a runner beside a free slot waits for none."""
     units, variety, is_full = 0, variety_of(row), t.state.slots_free(row.host) <= 0
     for group in t.state.index.groups.values():
-        if group.unmatched <= 0 or variety in group.varieties:
+        if group.unmatched <= 0 or variety in group.varieties or not _is_allowed(t, row, group):
             continue
         for name in group.pools:
             pool = t.state.pools[name]
-            if pool.pool.host != row.host or not pool.configured or pool.cordoned:
+            if pool.pool.host != row.host or not _is_open(t, pool):
                 continue
             if name == row.pool or (
                 is_full and len(t.state.index.live.get(name, ())) < pool.pool.max_concurrent
@@ -198,6 +201,23 @@ def _is_blocked(t: Turn, row: Runner, leaving: int) -> bool:
         if units > leaving:
             return True
     return False
+
+
+def _is_allowed(t: Turn, row: Runner, group: Group) -> bool:
+    """Say whether a runner could be made for the class now if this one were gone: nobody holds back, its repository
+    has room, or the place that this one has, and one of its oldest jobs need not wait for its next try."""
+    if not holding.allows(t, group):
+        return False
+    job, own = group.sample, row.intent
+    is_own = own is not None and own.forge == job.forge and own.repository.lower() == job.repository.lower()
+    if not is_own and access.full(t.state, job):
+        return False
+    return any(t.state.jobs[key].not_before <= t.now for key in islice(group.queued, plan.LOOK_AHEAD))
+
+
+def _is_open(t: Turn, row: PoolRow) -> bool:
+    """Say whether it is for a slot alone that the pool makes no runner."""
+    return row.configured and not row.cordoned and not row.missing and t.now >= row.not_before
 
 
 def _leaving(t: Turn, row: Runner) -> int:

@@ -16,6 +16,7 @@ from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.pool import FenceKind
 from ephemerd.domain.runner import RunnerState
 from ephemerd.domain.verdict import Sign
+from tests.unit.core.field import Field
 from tests.unit.core.world import APP, GPU, HOUR, MINUTE, SECOND, World, key, of, pool
 
 S = RunnerState
@@ -312,3 +313,41 @@ def test_a_dispatch_takes_a_credit_and_the_class_its_place_behind_the_others() -
     second = t.state.classes[names["gpu"]]
     assert (first.credits, second.credits) == (2, 0)
     assert first.served < second.served
+
+
+def test_one_taken_adds_nothing_for_a_held_class_that_it_does_not_serve() -> None:
+    """That class comes first by name."""
+    world = World(pool(), pool("arm", labels=("arm",)))
+    (runner,) = world.listening(1)
+    world.planned(2, labels=("arm",))
+    world.now += 30 * SECOND
+    other, plain = sorted(world.core.state.index.groups)
+    t = settled(world)
+    t.put_class(other, BEFORE)
+    t.put_class(plain, BEFORE)
+    holding.taken(t, t.state.runners[runner])
+    assert t.state.classes == {other: BEFORE, plain: replace(BEFORE, credits=7, grant=8)}
+
+
+def test_classes_that_are_both_held_back_do_not_take_the_slot_from_each_other() -> None:
+    """Nobody would be made for the one that waits, and the one that left would be made anew, minute after minute."""
+    world = World(pool(), pool("arm", labels=("arm",)), slots=2)
+    names = world.listening(1) + world.listening(2, labels=("arm",))
+    world.queued(3)
+    world.queued(4, labels=("arm",))
+    Field(world).run(9 * MINUTE)
+    assert [world.runner(name).state for name in names] == [S.LISTENING, S.LISTENING]
+    assert world.count(cm.Register) == 2
+
+
+def test_what_expired_in_vain_takes_the_slot_from_nobody_before_its_next_try() -> None:
+    world = World(pool(), pool("arm", labels=("arm",)), slots=1)
+    (name,) = world.listening(1)
+    expire(world, name)
+    again = world.last(cm.Register).runner
+    listen(world, again)
+    expire(world, again)
+    assert world.job(1).not_before > world.now + 9 * MINUTE
+    (other,) = world.listening(2, labels=("arm",))
+    Field(world).run(9 * MINUTE)
+    assert world.runner(other).state is S.LISTENING

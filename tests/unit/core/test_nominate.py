@@ -12,9 +12,11 @@ from ephemerd.core.commands import Deregister, LookUpRunner, ProbeRunner
 from ephemerd.core.evolve import replace
 from ephemerd.core.machine import Core
 from ephemerd.core.nominate import nominee, still
+from ephemerd.core.rows import ClassRow
 from ephemerd.core.turn import Turn
+from ephemerd.domain.access import Access
 from ephemerd.domain.errors import Fault, Remedy
-from ephemerd.domain.ids import RunnerId
+from ephemerd.domain.ids import JobKey, RunnerId
 from ephemerd.domain.job import ForgeStatus, JobReport
 from ephemerd.domain.pool import FenceKind, Host, Policy, Pool, Setup
 from ephemerd.domain.runner import Fence, FenceAnswer, GatePhase, GateRun, Order, Rule, RunnerState
@@ -1051,3 +1053,132 @@ def test_a_spare_whose_own_job_another_runner_is_named_for_is_surplus_at_once():
     assert world.rules(spare) is None, "its own job still waits"
     world.begins(world.intent(spare), other)
     assert world.rules(spare) == "surplus"
+
+
+# runners of one pool with other labels than its own
+
+
+EXACT = ("gpu", "linux", "self-hosted")
+
+
+def refused_for_now(world: World, labels: tuple[str, ...]) -> None:
+    """A job is queued, and a runner for it cannot be registered: the next try has a backoff."""
+    world.handle(ev.RegistrationFailed(world.registering(labels), Fault(Remedy.REFUSED, "422")))
+
+
+def test_one_of_a_full_pool_gives_way_to_demand_of_its_pool_and_not_to_that_of_another_beside_a_free_slot():
+    pools = pool(exact=True, labels=EXACT, max_concurrent=1, surplus_grace=DAY), pool("arm", labels=("arm",))
+    world = World(*pools, slots=2)
+    name = world.listening(("linux",))
+    refused_for_now(world, ("arm",))
+    world.now += 2 * MINUTE
+    assert world.core.state.slots_free("local") == 1
+    assert asked(world, name) is None
+    world.queue(("gpu",))
+    assert asked(world, name) is Rule.DISPLACED
+
+
+def test_one_whose_pool_has_room_beside_a_free_slot_gives_way_to_nobody():
+    world = World(pool(exact=True, labels=EXACT, max_concurrent=2, surplus_grace=DAY), slots=2)
+    name = world.listening(("linux",))
+    refused_for_now(world, ("gpu",))
+    world.now += 2 * MINUTE
+    assert world.core.state.slots_free("local") == 1
+    assert asked(world, name) is None
+
+
+def test_a_class_that_a_pool_elsewhere_serves_too_waits_for_the_slot_all_the_same():
+    world = World(
+        pool(surplus_grace=DAY),
+        pool("aa", labels=("arm",), host="other"),
+        pool("arm", labels=("arm",)),
+        slots=1,
+    )
+    name = world.listening()
+    world.queue(("arm",))
+    world.now += 2 * MINUTE
+    assert asked(world, name) is Rule.DISPLACED
+
+
+# which of two rules is named
+
+
+def test_one_that_is_late_and_spent_is_spent():
+    world = World()
+    name = world.starting()
+    assert asked(world, name, late=True) is Rule.UNBORN
+    assert asked(world, name, late=True, fence=Fence(accepted=world.now)) is Rule.SPENT
+
+
+def test_one_that_was_late_and_listens_now_is_not_unborn():
+    world = World()
+    name = world.listening()
+    assert asked(world, name, late=True) is None
+
+
+def test_a_leaked_one_that_listens_is_leaked():
+    world = World()
+    name = world.listening()
+    assert asked(world, name, leak=START, leak_again=START) is Rule.LEAKED
+
+
+# demand that waits for something else than a slot
+
+
+def blocked() -> tuple[World, RunnerId, JobKey]:
+    """A listener of two minutes that holds the only slot, and a job of another pool that waits for it."""
+    world, name = rivals()
+    job = world.queue(("arm",))
+    world.now += 2 * MINUTE
+    assert asked(world, name) is Rule.DISPLACED
+    return world, name, job
+
+
+def test_a_class_that_is_held_back_displaces_nobody():
+    world, name, _ = blocked()
+    (held,) = [group.name for group in world.core.state.index.groups.values() if group.unmatched]
+    turn = Turn(world.core.state, world.now)
+    turn.put_class(held, ClassRow(held=True))
+    assert asked(world, name) is None
+    turn.put_class(held, ClassRow(held=True, credits=1))
+    assert asked(world, name) is Rule.DISPLACED
+
+
+def test_a_job_displaces_nobody_before_its_next_try():
+    world, name, job = blocked()
+    jobs, soon = world.core.state.jobs, world.now + 5 * MINUTE
+    jobs[job] = replace(jobs[job], not_before=soon)
+    assert asked(world, name) is None
+    world.now = soon
+    assert asked(world, name) is Rule.DISPLACED
+    world.now = soon - 1
+    world.queue(("arm",))
+    assert asked(world, name) is Rule.DISPLACED, "the second job of the class need not wait"
+
+
+def test_a_pool_that_can_make_no_runner_yet_displaces_nobody():
+    world, name, _ = blocked()
+    pools = world.core.state.pools
+    usual = pools["arm"]
+    for changes in ({"not_before": world.now + 1}, {"missing": "not installed"}, {"cordoned": "ann"}):
+        pools["arm"] = replace(usual, **changes)
+        assert asked(world, name) is None
+    pools["arm"] = replace(usual, not_before=world.now)
+    assert asked(world, name) is Rule.DISPLACED
+
+
+@pytest.mark.parametrize(
+    ("own", "rule"),
+    [
+        (JobKey("github", "acme/lib", 1), None),
+        (JobKey("gitlab", "acme/app", 1), None),
+        (None, None),
+        (JobKey("github", "Acme/App", 1), Rule.DISPLACED),
+    ],
+    ids=["another's", "elsewhere", "nobody's", "its own"],
+)
+def test_a_repository_that_has_all_its_runners_displaces_its_own_alone(own, rule):
+    world, name, _ = blocked()
+    state = world.core.state
+    state.setup = replace(state.setup, access=(Access("github", most=1),))
+    assert asked(world, name, intent=own) is rule

@@ -74,3 +74,15 @@ def test_a_class_of_demand_that_is_forgotten_is_forgotten_by_the_store() -> None
     t.put_class(name, None)
     assert t.step().changed == (("class", name, None),)
     assert name not in t.state.classes
+
+
+def test_a_row_that_equals_the_one_that_is_there_changes_nothing() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    t, runner, job = turn(world), world.runner(name), world.job(1)
+    t.put_runner(replace(runner))
+    t.change_runner(runner, token=runner.token)
+    t.put_job(replace(job))
+    t.change_job(job, token=job.token)
+    assert t.step().changed == ()
+    assert (t.stirred, t.touched) == (0, {})
