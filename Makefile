@@ -15,14 +15,17 @@ PYTHON ?=
 SYSTEM ?= 1
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
-WORKERS ?= 3
+WORKERS ?= 4
 SIMULATE_ARGS ?=
 CHAOS_ARGS ?=
 MUTATE_ARGS ?=
 SOAK_ARGS ?=
 BIN := .venv/bin
 
-.PHONY: help setup system demo docs generated check lint types contracts unit coverage mutate simulate soak whole test lock clean
+# Without compiled files each of the many programs that the tests start would compile all libraries anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help setup system demo docs generated check lint types contracts unit coverage mutate simulate soak compiled whole prepared test lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -73,11 +76,19 @@ generated: setup
 
 check: lint types contracts docs unit
 
-whole: coverage
-	@# the tests of core and domain ran there, measured; the others, which mostly wait, run side by side
-	$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder --ignore=tests/unit/core --ignore=tests/unit/domain $(PYTEST_ARGS)
+compiled: setup
+	@# once, instead of in each of the workers that begin together
+	-@$(BIN)/pytest -qq --collect-only >/dev/null
 
-test: setup system lint types contracts whole
+whole: coverage
+	@# what is measured ran there; the others, which mostly wait, run side by side
+	$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder -m "not measured" $(PYTEST_ARGS)
+
+prepared: setup
+	@# packages are installed while another core does what needs none
+	@$(MAKE) --no-print-directory -j 2 system types lint contracts compiled
+
+test: prepared whole
 
 lock: setup
 	@scripts/lock.sh

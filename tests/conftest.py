@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 # A slow or loaded machine is no reason to fail. In CI hypothesis starts from a profile of its own that draws
 # the same examples in every run.
@@ -26,6 +26,38 @@ ROOT = Path(__file__).parents[1]
 ENGINE = "docker_engine"
 """The fixture of the one engine, which is started once."""
 ELSEWHERE = "meant for another machine: "
+MEASURED = ("tests/unit/core/", "tests/unit/domain/")
+LONGEST = tuple(
+    f"tests/{name}.py"
+    for name in (
+        "e2e/test_half_done",
+        "e2e/test_demo_docker",
+        "e2e/test_dashboard",
+        "e2e/test_bad_disk",
+        "e2e/test_demo",
+        "e2e/test_chaos",
+        "e2e/test_secrets",
+        "e2e/test_operation",
+        "e2e/test_application",
+        "e2e/test_bad_resources",
+        "e2e/test_process_runtime",
+        "e2e/test_podman_contract",
+        "e2e/test_docker_cgroup2",
+        "e2e/test_lost_deliveries",
+        "e2e/test_api",
+        "e2e/test_bad_forge",
+        "e2e/test_field_problems",
+        "unit/simulate/test_fifty_thousand",
+        "unit/simulate/test_foils_seeds",
+        "unit/core/test_machine_hostile",
+        "unit/core/test_reconfigure_hostile",
+        "unit/core/test_codec",
+        "unit/core/test_story",
+        "unit/simulate/test_demand",
+        "unit/adapters/stores/sqlite/test_machine",
+    )
+)
+"""Files whose tests take longest together, the longest first. None of them should be left for the end."""
 
 
 @dataclass(eq=False)
@@ -93,6 +125,30 @@ def shares_the_engine(file: str) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(NotRun(), "ephemerd-not-run")
+    config.addinivalue_line(
+        "markers", "measured: a test of core or domain that draws no examples (set by itself)"
+    )
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what `make coverage` runs. What draws its examples runs elsewhere: to be traced makes it three times as
+    slow, and a line that a draw alone reaches is not reached by a test."""
+    if item.nodeid.startswith(MEASURED) and not is_hypothesis_test(getattr(item, "obj", None)):
+        item.add_marker("measured")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Side by side, the files that take long are begun first, so that no worker is left alone with one."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: begun(item.nodeid.partition("::")[0]))
+
+
+@cache
+def begun(file: str) -> int:
+    """At which place a file is begun: those that share the engine, which take longest, then the long ones."""
+    if shares_the_engine(file):
+        return -1
+    return LONGEST.index(file) if file in LONGEST else len(LONGEST)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -84,6 +84,17 @@ def test_an_event_as_the_journal_shows_it():
     assert codec.encode_event(Woke()) == {"kind": "Woke"}
 
 
+def test_an_event_and_a_decision_are_read_again():
+    report = JobReport(JobKey("github", "acme/app", 7), ForgeStatus.QUEUED, ("linux",))
+    event = JobReported(report, Told.WEBHOOK)
+    assert codec.decode_event(codec.encode_event(event)) == event
+    seen = (Evidence(Verdict.IDLE, Via.PROBE, 900, "quiet"),)
+    decision = Decision(
+        7, 1_000, RunnerId("a"), "linux", 3, "surplus", "reaped", "idle", "probe", "why", 5, 9, seen
+    )
+    assert codec.decode_decision(codec.encode_decision(decision)) == decision
+
+
 @pytest.mark.parametrize("plain", [{}, {"kind": "Register"}, {"kind": "Slept"}, {"kind": 3}, []])
 def test_what_is_no_event_is_refused(plain):
     with pytest.raises(ValueError):

@@ -688,6 +688,17 @@ def test_only_what_a_listing_should_have_shown_is_asked_about_the_longest_unconf
     assert world.job(5).asking == "unlisted"
 
 
+def test_a_listing_says_nothing_of_what_runs_in_another_scope() -> None:
+    world = World()
+    running(world)
+    world.now += 10 * SECOND
+    t = turn(world)
+    jobs.ask_unlisted(t, LIB, world.now)
+    assert of(t.step().commands, cm.LookUpJob) == []
+    jobs.ask_unlisted(t, APP, world.now)
+    assert [command.job for command in of(t.step().commands, cm.LookUpJob)] == [key(1)]
+
+
 def test_what_a_listing_did_not_show_waits_for_the_next_one_while_the_forge_limits_our_requests() -> None:
     world = World(pool(max_concurrent=0), lists=False)
     world.queued(1, 2)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ephemerd.core import events as ev
@@ -301,14 +301,12 @@ def test_a_part_of_a_listing_says_in_the_story_of_a_job_what_it_said_of_it():
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_any_event_can_be_told(kind):
-    @given(event=any_of(kind), subject=st.sampled_from(["", str(R)]))
-    def told(event, subject):
-        said = say(event, subject)
-        assert said.text
-        assert isinstance(subject_of(event), str)
-
-    told()
+@settings(max_examples=25)  # for each of many classes
+@given(data=st.data(), subject=st.sampled_from(["", str(R)]))
+def test_any_event_can_be_told(kind, data, subject):
+    event = data.draw(any_of(kind))
+    assert say(event, subject).text
+    assert isinstance(subject_of(event), str)
 
 
 def test_something_that_is_no_event_is_refused():

@@ -19,6 +19,12 @@ def test_job_key_goes_to_text_and_back(forge, owner, name, number):
     assert parse_job_key(str(key)) == key
 
 
+def test_a_job_key_in_writing():
+    key = JobKey("github", "acme/app", 41)
+    assert str(key) == "github/acme/app/41"
+    assert parse_job_key("github/acme/app/41") == key
+
+
 @pytest.mark.parametrize(
     "text", ["", "github", "github/app", "github/acme/app/", "github/acme/app/x1", "/a/b/1"]
 )
