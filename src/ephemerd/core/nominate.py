@@ -146,7 +146,7 @@ def idle_from(row: Runner) -> int:
 
 def _is_warm(t: Turn, row: Runner, pool: Pool) -> bool:
     """Say whether the runner is one of the pool's `min_idle` spares."""
-    if pool.min_idle <= 0 or row.labels:
+    if pool.min_idle <= 0:
         return False
     kept = 0
     for other in sorted((t.state.runners[n] for n in t.state.index.supply.get(pool.name, ())), key=_age):

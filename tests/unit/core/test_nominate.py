@@ -1122,6 +1122,46 @@ def test_a_leaked_one_that_listens_is_leaked():
     assert asked(world, name, leak=START, leak_again=START) is Rule.LEAKED
 
 
+def test_one_that_runs_again_although_its_job_is_over_and_that_the_forge_let_go_is_spent():
+    """After a restart a sign can be told anew to one that was being destroyed."""
+    world = World()
+    name = world.running()
+    ended = {"over": world.now - HOUR, "soft_last": None}
+    assert asked(world, name, **ended, fence=Fence(accepted=world.now)) is Rule.SPENT
+    assert asked(world, name, **ended) is None
+
+
+def test_a_leaked_one_with_a_sign_of_a_job_is_not_leaked():
+    world = World()
+    name = world.stuck()
+    seen_twice = {"leak": START, "leak_again": START, "adopted": False, "fence": Fence()}
+    assert asked(world, name, **seen_twice, hard=None, soft_last=None) is Rule.LEAKED
+    assert asked(world, name, **seen_twice, hard=START, soft_last=None) is None
+
+
+@pytest.mark.parametrize("rule", [Rule.SURPLUS, Rule.DISPLACED])
+def test_one_that_was_offered_a_job_meanwhile_is_neither_left_over_nor_in_the_way(rule):
+    world, name = rivals()
+    world.queue(("arm",))
+    world.discharge(name)
+    world.now += DAY
+    turn, row = Turn(world.core.state, world.now), world.row(name)
+    assert still(turn, row, rule)
+    assert not still(turn, replace(row, state=RunnerState.ASSIGNED), rule)
+
+
+def test_why_a_late_one_and_one_that_was_kept_are_nominated_is_said():
+    world = World()
+    turn = Turn(world.core.state, world.now)
+    late = nominee(turn, replace(world.row(world.starting()), late=True))
+    assert late == (Rule.UNBORN, "it did not listen within the provision limit")
+    world = World()
+    row = replace(world.row(world.stuck()), hard=None, soft_last=None, fence=Fence(), adopted=False)
+    kept = nominee(Turn(world.core.state, row.since + 10 * MINUTE), row)
+    assert kept is not None
+    assert kept[1].startswith("kept after a permit had lapsed")
+
+
 # demand that waits for something else than a slot
 
 
