@@ -19,12 +19,14 @@ async def test_a_hundred_idle_repositories_cost_a_fiftieth_of_the_hourly_limit_a
     assert figures.asked > 5 * 60 * 30, "they are looked at all the same"
 
 
-async def test_a_queued_job_in_an_active_repository_is_seen_within_15_s():
-    day = Day(40, polled=True)
-    day.fill(300, first=12, last=14)
-    figures = await day.run(2)
+@pytest.mark.parametrize(("jobs", "shy"), [(150, False), (400, False), (400, True)])
+async def test_a_queued_job_in_an_active_repository_is_seen_within_15_s(jobs, shy):
+    """Of an hour's jobs; also where a run does not show that its next job is queued as one of our runners leaves."""
+    day = Day(40, polled=True, shy=shy)
+    day.fill(jobs, first=12, last=13)
+    figures = await day.run(1)
     assert figures.seen >= figures.jobs - 10
-    assert len(figures.waits) > 100
+    assert len(figures.waits) > 50
     assert figures.p95() <= 15.0
 
 
