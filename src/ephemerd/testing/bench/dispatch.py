@@ -8,7 +8,7 @@ import shutil
 import statistics
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -38,31 +38,37 @@ TIMES = 3.0
 GONE_WITHIN_S = 120.0
 
 Plain = Callable[[Starts, Path, int], Awaitable[list[float]]]
+MakeLab = Callable[[Starts], AbstractContextManager["Lab"]]
 
 
 def dispatch() -> Sequence[Figure]:
     """Processes, then containers where an engine is there or can be started."""
     found = list(asyncio.run(_processes()))
-    containers = Containers(None)
+    docker = shutil.which("docker")
+    if docker is None:
+        return [*found, skipped("dispatch.docker", "ms", "there is no `docker` to compare with")]
+    containers, names = Containers(None), set[str]()
     try:
         containers.open()
     except DemoError as error:
         return [*found, skipped("dispatch.docker", "ms", error.what)]
     try:
-        return [*found, *asyncio.run(_containers(containers))]
+        return [*found, *asyncio.run(_containers(docker, containers, names))]
     finally:
-        containers.close([])
+        containers.close(names)
 
 
 async def _processes() -> list[Figure]:
     async with _heard() as hears:
-        return await _measured(hears, "process", AT_ONCE, _forked)
+        return await _measured(hears, "process", AT_ONCE, _forked, _lab)
 
 
-async def _containers(containers: Containers) -> list[Figure]:
+async def _containers(docker: str, containers: Containers, names: set[str]) -> list[Figure]:
+    """`names` gets the names of all runners, whatever happens: who owns the engine removes what is left of them."""
     async with _heard() as hears:
-        plain = partial(_run_plainly, containers)
-        return await _measured(hears, "docker", CONTAINERS_AT_ONCE, plain, containers)
+        plain = partial(_run_plainly, docker, containers)
+        lab = partial(_lab, containers=containers, names=names)
+        return await _measured(hears, "docker", CONTAINERS_AT_ONCE, plain, lab)
 
 
 @asynccontextmanager
@@ -72,17 +78,20 @@ async def _heard() -> AsyncIterator[Starts]:
     try:
         yield hears
     finally:
+        hears.dismiss()
         hears.close()
 
 
 @dataclass
 class Lab:
-    """A daemon beside the look-alike, whose runner application is the program that says when it runs."""
+    """A daemon beside the look-alike, whose runner application is the program that says when it runs. `names` gets
+    those of its runners."""
 
     hears: Starts
     program: Program
     listener: Path
     socket: Path
+    names: set[str]
 
     def __post_init__(self) -> None:
         self._jobs, self._deliveries = count(1), count(1)
@@ -91,41 +100,39 @@ class Lab:
         """Queue so many jobs at once; return ms from the answer to each delivery to a start. Ends with no runner."""
         jobs = [next(self._jobs) for _ in range(number)]
         stored = await self._sent([request(next(self._deliveries), job, "queued", **PRIVATE) for job in jobs])
-        try:
-            executing = await self.hears.heard(number)
-        except TimeoutError:
-            raise RuntimeError(f"not all of {number} runners were started: {self.program.words()}") from None
-        await self._end(jobs)
-        return starts.spans(stored, executing)
-
-    async def _end(self, jobs: Sequence[int]) -> None:
-        """Tell that each job was done by the runner that was made for it, and let the runners go to the last one."""
         daemon = Daemon(self.socket)
         try:
-            runners = {one["intent"]: one["id"] for one in await daemon.items("runners")}
-            await self._sent(
-                [
-                    request(
-                        next(self._deliveries),
-                        job,
-                        "completed",
-                        runner=runners[f"github/{OWNER}/app/{job}"],
-                        conclusion="success",
-                        **PRIVATE,
-                    )
-                    for job in jobs
-                ]
-            )
-            self.hears.dismiss()
-
-            async def empty() -> bool:
-                counts: dict[str, int] = (await daemon.get("/api/v1/status"))["runners"]
-                return not sum(number for state, number in counts.items() if state != "gone")
-
-            if not await until(empty, GONE_WITHIN_S):
-                raise RuntimeError("runners are left over")
+            executing = await self.hears.heard(number)
+            runners = await self._runners(daemon)
+            await self._end(daemon, {job: runners[f"github/{OWNER}/app/{job}"] for job in jobs})
+        except TimeoutError:
+            await self._runners(daemon)
+            raise RuntimeError(f"not all of {number} runners were started: {self.program.words()}") from None
         finally:
             await daemon.close()
+        return starts.spans(stored, executing)
+
+    async def _runners(self, daemon: Daemon) -> dict[str, str]:
+        """Return the runners by the job that each was made for."""
+        found = {one["intent"]: one["id"] for one in await daemon.items("runners")}
+        self.names.update(found.values())
+        return found
+
+    async def _end(self, daemon: Daemon, runners: Mapping[int, str]) -> None:
+        """Tell that each job was done by its runner, and let the runners go to the last one."""
+        deliveries = [
+            request(next(self._deliveries), job, "completed", runner=runner, conclusion="success", **PRIVATE)
+            for job, runner in runners.items()
+        ]
+        await self._sent(deliveries)
+        self.hears.dismiss()
+
+        async def empty() -> bool:
+            counts: dict[str, int] = (await daemon.get("/api/v1/status"))["runners"]
+            return not sum(number for state, number in counts.items() if state != "gone")
+
+        if not await until(empty, GONE_WITHIN_S):
+            raise RuntimeError("runners are left over")
 
     async def _sent(self, requests: Sequence[bytes]) -> list[int]:
         """Send these deliveries at once; return when each was answered, ns."""
@@ -148,7 +155,7 @@ class Lab:
 
 
 @contextmanager
-def _lab(hears: Starts, containers: Containers | None = None) -> Iterator[Lab]:
+def _lab(hears: Starts, containers: Containers | None = None, names: set[str] | None = None) -> Iterator[Lab]:
     with TemporaryDirectory(prefix="ephemerd-bench-") as name, looking_alike(Path(name) / "forge") as url:
         folder, port = Path(name) / "daemon", free_port()
         folder.mkdir()
@@ -163,18 +170,18 @@ def _lab(hears: Starts, containers: Containers | None = None) -> Iterator[Lab]:
         text = config_text(folder, port, url=url, scope=f"repo:{OWNER}/app", slots=slots, more=more)
         config.write_text(text, encoding="utf-8")
         with started(folder, port, "ephemerd", "serve", "--config", str(config)) as program:
-            yield Lab(hears, program, listener, folder / "api.sock")
+            yield Lab(hears, program, listener, folder / "api.sock", set() if names is None else names)
 
 
 async def _measured(
-    hears: Starts, kind: str, sizes: Mapping[int, int], plain: Plain, containers: Containers | None = None
+    hears: Starts, kind: str, sizes: Mapping[int, int], plain: Plain, make: MakeLab
 ) -> list[Figure]:
     """In each run a fresh daemon; at each size baseline and dispatches by turns, after one of each for warmth."""
     ours: dict[int, list[float]] = {number: [] for number in sizes}
     theirs: dict[int, list[float]] = {number: [] for number in sizes}
     last: dict[int, list[float]] = {number: [] for number in sizes}
     for _ in range(RUNS):
-        with _lab(hears, containers) as lab:
+        with make(hears) as lab:
             await lab.program.ready()
             await plain(hears, lab.listener, 1)
             await lab.dispatched(1)
@@ -200,10 +207,10 @@ async def _forked(hears: Starts, listener: Path, number: int) -> list[float]:
     return await _plain(hears, number, [str(listener), "run"])
 
 
-async def _run_plainly(containers: Containers, hears: Starts, listener: Path, number: int) -> list[float]:
+async def _run_plainly(
+    docker: str, containers: Containers, hears: Starts, listener: Path, number: int
+) -> list[float]:
     """`docker run` of the program in the same image."""
-    docker = shutil.which("docker")
-    assert docker is not None
     command = [docker, "--host", containers.url, "run", "--rm", "--network", "host"]
     command += ["--volume", f"{listener.parents[1]}:/application:ro", containers.image]
     return await _plain(hears, number, [*command, "/application/bin/Runner.Listener", "run"])

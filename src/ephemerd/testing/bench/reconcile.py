@@ -28,6 +28,8 @@ from ephemerd.testing.demo.stage import free_port
 from ephemerd.testing.fake_runner.folder import write_folder
 
 REPOSITORIES = 200
+"""Four lists of runs each: together just what the adapter sends to an endpoint within a minute (800), of which it keeps
+count itself. One more would make the figure a minute longer."""
 RUNS_OF_EACH = 2
 JOBS_OF_EACH = 25
 CONNECTIONS = 9

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+import psutil
+
 from ephemerd.testing.bench.api import api
 from ephemerd.testing.bench.core import core
 from ephemerd.testing.bench.dispatch import dispatch
@@ -14,6 +16,7 @@ from ephemerd.testing.bench.recover import recover
 from ephemerd.testing.bench.soak import soak
 from ephemerd.testing.bench.sweep import sweep
 from ephemerd.testing.bench.webhooks import webhooks
+from ephemerd.testing.demo.options import DemoError
 
 BENCHMARKS: dict[str, Benchmark] = {
     "webhooks": webhooks,
@@ -27,6 +30,9 @@ BENCHMARKS: dict[str, Benchmark] = {
     "soak": soak,
 }
 
+FAILURES = (RuntimeError, OSError, EOFError, DemoError, psutil.Error)
+"""What the programs of a benchmark and the connections to them can fail with; time-outs are errors of the system."""
+
 
 def run(names: Iterable[str], told: Callable[[str], None]) -> Iterator[Figure]:
     """Run these, one after the other; `told` hears the name of each before it begins. One that fails does not keep
@@ -35,5 +41,5 @@ def run(names: Iterable[str], told: Callable[[str], None]) -> Iterator[Figure]:
         told(name)
         try:
             yield from BENCHMARKS[name]()
-        except (RuntimeError, TimeoutError, OSError) as error:
+        except FAILURES as error:
             yield broken(name, f"{type(error).__name__}: {error}")
