@@ -16,7 +16,7 @@ from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.job import ForgeStatus, JobReport, JobStatus, Origin, Told
 from ephemerd.domain.pool import Host, Policy, Setup
 from ephemerd.domain.runner import RunnerState
-from tests.unit.core.world import LABELS, LIB, MINUTE, ORG, SECOND, World, key, of, pool, report
+from tests.unit.core.world import APP, LABELS, LIB, MINUTE, ORG, SECOND, World, key, of, pool, report
 
 S = ForgeStatus
 OWN = Origin(public=False, fork=False, branch="main", workflow="CI")
@@ -460,3 +460,13 @@ def test_the_reason_speaks_of_forks_only_where_there_is_one() -> None:
     world = guarded(branches=("main",))
     world.queued(1, run_id=7, origin=replace(OWN, branch="wip"))
     assert why(world, 1) == "refused: forge.github.branches does not allow the branch 'wip'"
+
+
+def test_a_question_about_an_approval_is_not_forgotten_when_the_job_is_told_anew() -> None:
+    """Its answer stands; a delivery that calls the job queued once more may be an old one."""
+    world = World(pool(max_concurrent=0))
+    world.queued(1)
+    world.feed(ev.ScopeAnswered(APP, limited_until=world.now + 20 * SECOND))
+    world.told(report(1, S.WAITING))
+    world.queued(1)
+    assert [question.job for question in of(world.wait(31 * SECOND), cm.LookUpJob)] == [key(1)]

@@ -1253,9 +1253,11 @@ def test_a_runner_that_left_for_its_version_ended_without_a_job() -> None:
     world.exited(first, REFUSED_VERSION)
     assert ended_without_a_job(world) == 1
     assert str(REFUSED_VERSION) in world.core.state.pools["small"].left
+    said = [note for note in world.notes if "refuses the version" in note]
+    assert len(said) == 1
     world.exited(second, REFUSED_VERSION)
     assert ended_without_a_job(world) == 2
-    assert sum("refuses the version" in note for note in world.notes) == 1, "it is said once"
+    assert [note for note in world.notes if "refuses the version" in note] == said, "it is said once"
 
 
 def test_an_application_that_is_there_again_ends_the_count_of_failures() -> None:
