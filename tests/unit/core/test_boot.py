@@ -15,7 +15,7 @@ from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus
 from ephemerd.domain.permit import Warrant
 from ephemerd.domain.pool import FenceKind, Host, Policy, Setup
-from ephemerd.domain.runner import RunnerState
+from ephemerd.domain.runner import Rule, RunnerState
 from ephemerd.domain.verdict import Sign
 from tests.unit.core import build
 from tests.unit.core.world import APP, GPU, HOUR, LIB, MINUTE, SECOND, World, key, of, pool, report, seen
@@ -506,6 +506,7 @@ def test_a_registration_that_was_to_be_taken_back_is_so_without_a_pause() -> Non
     world = World()
     (name,) = world.listening(1)
     world.exited(name)
+    world.destroyed(world.last(cm.Destroy))
     assert world.runner(name).fence.retry > world.now
     step = world.restart(down=SECOND)
     assert [command.intent.runner for command in of(step.commands, cm.Deregister)] == [name]
@@ -528,10 +529,9 @@ def test_whose_job_it_was_is_asked_at_the_start_where_that_was_due_meanwhile() -
     world.exited(name)
     world.destroyed(world.last(cm.Destroy))
     assert world.runner(name).consumes
-    sent, world.lists = len(world.sent), False
-    world.restart(down=10 * MINUTE)
-    world.feed(ev.JobsListed(APP, 0))
-    assert key(1) in [command.job for command in of(world.sent[sent:], cm.LookUpJob)]
+    world.lists = False
+    step = world.restart(down=10 * MINUTE)
+    assert [command.job for command in of(step.commands, cm.LookUpJob)] == [key(1)]
 
 
 def test_a_registration_without_a_runner_is_looked_up_at_the_start_where_that_was_due_meanwhile() -> None:
@@ -647,3 +647,7 @@ def test_what_is_counted_by_pool_begins_at_nought() -> None:
     """A rate of what never happened is nought, not missing."""
     counters = World().core.state.counters
     assert counters["dispatches_total|pool=small"] == counters["wasted_dispatches_total|pool=small"] == 0
+    rules = {rule.value for rule in Rule if rule is not Rule.ENDED}
+    assert {name for name in counters if name.startswith("nominations_total")} == {
+        f"nominations_total|rule={rule}" for rule in rules
+    }
