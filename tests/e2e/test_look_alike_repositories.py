@@ -252,7 +252,7 @@ async def test_an_audit_asks_what_explains_each_run_and_reads_the_others(sim, ap
         assert not forge.audit_is_free("acme/app")
         seen = await forge.audit("acme/app", explains)
         assert [(run.id, run.over) for run in shown] == [(third, False), (second, False), (first, True)]
-        assert all(abs(run.updated - time.time() * 1000) < 60_000 for run in shown)
+        assert all(run.quiet is not None and 0 <= run.quiet < 60_000 for run in shown)
         assert {(one.key.id, one.run_id) for one in seen.reports} == {
             (job, second) for job in made[1]["jobs"]
         }

@@ -81,6 +81,11 @@ def why(site: Site, repository: str, job: int) -> str:
     return str(answer.json().get("why", ""))
 
 
+def says(site: Site, repository: str, job: int, words: str) -> None:
+    """Wait until that is said of why a job waits."""
+    until(lambda: words in why(site, repository, job))
+
+
 def test_each_refusal_is_stored_explained_and_counted_and_nothing_runs_for_it(company: Site):
     strange = {
         ("acme/denied", "repository", "repositories_denied"): queue(company, repository="acme/denied"),
@@ -88,12 +93,12 @@ def test_each_refusal_is_stored_explained_and_counted_and_nothing_runs_for_it(co
         ("acme/app", "branch", "branches does not allow the branch 'wild'"): queue(company, branch="wild"),
     }
     for (repository, _, words), job in strange.items():
-        until(lambda repository=repository, job=job, words=words: words in why(company, repository, job))
+        says(company, repository, job, words)
     queue(company)
     assert company.completed(1)["dispatches"] == 1
     reload(company, 'branches = ["main"]', 'workflows = ["nightly*"]')
     late = queue(company)
-    until(lambda: "workflows does not allow the workflow 'CI" in why(company, "acme/app", late))
+    says(company, "acme/app", late, "workflows does not allow the workflow 'CI")
     metrics = company.api("metrics")
     for reason in ("repository", "public", "branch", "workflow"):
         assert f'ephemerd_jobs_refused_total{{reason="{reason}"}}' in metrics

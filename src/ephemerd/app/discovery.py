@@ -281,7 +281,7 @@ class Discovery:
 
     async def _audit(self, turn: _Round, entry: Entry, kind: Kind, began: int) -> bool:
         """Lay a repository's newest runs beside what is known; say whether that suffices."""
-        scope, judge = turn.roster.scope, Judge(self.ledger, entry.name, began)
+        scope, judge = turn.roster.scope, Judge(self.ledger, entry.name, self._clock.now)
         seen = await self._read(scope, lambda: self.forge.audit(entry.name, judge), LOOK_LIMIT)
         count = turn.spending.looked if kind is Kind.AUDIT else turn.spending.saw_idle
         count(began, seen.asked, seen.charged)

@@ -7,6 +7,7 @@ run's jobs after that, and one of them is still to be done, reading the jobs aga
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ephemerd.domain.job import ENDED_STATUSES, Job
@@ -16,7 +17,8 @@ from ephemerd.ports.forge import RunSeen
 MOST = 20_000
 """Runs that are remembered. The one that nothing was heard of for longest goes first, and is read when met again."""
 SLACK = 5 * SECOND
-"""ms by which the clocks may differ: a run that changed no later than that after the forge's last word is explained."""
+"""A run that changed no later than so many ms after the forge's last word on it is explained: for the time that an
+answer takes, and since both are told in whole seconds."""
 LATE = 2 * MINUTE
 """ms within which a list of runs shows what a delivery told."""
 
@@ -55,15 +57,16 @@ class Ledger:
             (name, number), _ = self._runs.popitem(last=False)
             self._index(name, number, None)
 
-    def explains(self, repository: str, run: RunSeen) -> bool:
-        """Say whether the jobs of a run need not be read: what is known of them is no older than the run's last
-        change, and accounts for it. Of a run that is over that is so where none of its jobs is believed to be open."""
+    def explains(self, repository: str, run: RunSeen, now: int) -> bool:
+        """Say whether the jobs of a run that is shown at `now` (ms) need not be read: what is known of them is no older
+        than the run's last change, and accounts for it. Of a run that is over that is so where none of its jobs is
+        believed to be open."""
         known = self._runs.get((repository, run.id))
         if run.over:
             return known is None or not known.open
-        if known is None or not known.open:
+        if known is None or not known.open or run.quiet is None:
             return False
-        return 0 < run.updated <= known.told + SLACK
+        return now - run.quiet <= known.told + SLACK
 
     def open(self, repository: str, before: int) -> set[int]:
         """Return the runs of a repository that have jobs which are not over, by what is known; those alone that were
@@ -83,18 +86,20 @@ class Ledger:
 class Judge:
     """Compares what an audit shows of one repository with what is known, run by run."""
 
-    def __init__(self, ledger: Ledger, repository: str, now: int) -> None:
-        """`now` (ms): a run that was heard of just before it may not be shown yet."""
+    def __init__(self, ledger: Ledger, repository: str, now: Callable[[], int]) -> None:
+        """`now` is the shell clock (ms). A run that was heard of just before need not be shown yet."""
         self._ledger = ledger
         self._repository = repository.lower()
-        self._expected = ledger.open(self._repository, now - LATE)
-        self._shown: dict[int, int] = {}
+        self._now = now
+        self._expected = ledger.open(self._repository, now() - LATE)
+        self._shown: dict[int, int | None] = {}
         self.strange = 0
 
     def __call__(self, run: RunSeen) -> bool:
         """Say whether a run that is shown is accounted for."""
-        self._shown[run.id] = run.updated
-        explained = self._ledger.explains(self._repository, run)
+        now = self._now()
+        self._shown[run.id] = None if run.quiet is None else now - run.quiet
+        explained = self._ledger.explains(self._repository, run, now)
         self.strange += not explained
         return explained
 
@@ -106,7 +111,8 @@ class Judge:
     def reaches(self, newest: int, checked: int) -> bool:
         """Say whether what was shown goes back to the run `newest`, or to before the time `checked` (ms)."""
         oldest = min(self._shown, default=0)
-        return oldest <= newest or 0 < self._shown[oldest] <= checked - SLACK
+        changed = self._shown.get(oldest)
+        return oldest <= newest or (changed is not None and changed <= checked - SLACK)
 
     def misses(self) -> bool:
         """Say whether a run that is believed to be open was not shown."""

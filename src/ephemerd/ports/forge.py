@@ -130,12 +130,12 @@ class Glance:
 
 @dataclass(frozen=True, slots=True)
 class RunSeen:
-    """A run as a list shows it. `over`: nothing of it can be queued or run any more; `updated`: when something
-    happened to it last, ms since the epoch by the forge's clock, 0 where that was not told."""
+    """A run as a list shows it. `over`: nothing of it can be queued or run any more; `quiet`: for how long (ms) nothing
+    has happened to it, by the forge's own clock alone, None where that was not told."""
 
     id: int
     over: bool
-    updated: int = 0
+    quiet: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -357,7 +357,7 @@ async def test_where_deliveries_are_vouched_for_runs_that_are_accounted_for_are_
     org.executor.notice(row(1, "acme/app", at=org.clock.ms))
     vouch(org)
     told = replace(queued(2, "acme/app"), run_id=8)
-    known, strange = RunSeen(7, False, org.clock.ms), RunSeen(8, False, org.clock.ms)
+    known, strange = RunSeen(7, False, 0), RunSeen(8, False, 0)
     org.forge.answers["audit"] = showing(known, strange, told=(queued(1, "acme/app"), told))
     answers = await org.answers(c.ListJobs(ORG))
     assert [call[1] for call in org.forge.named("audit")] == ["acme/app", "acme/lib"]
@@ -374,7 +374,7 @@ async def test_an_audit_that_does_not_show_what_is_believed_to_be_open_is_follow
     org.executor.notice(row(1, "acme/app", at=org.clock.ms))
     org.clock.ms += EVERY
     vouch(org)
-    org.forge.answers["audit"] = showing(RunSeen(6, True, org.clock.ms))
+    org.forge.answers["audit"] = showing(RunSeen(6, True, 0))
     listed = await org.round()
     assert org.looks == [("acme/app", Look.WHOLE)]
     assert listed.repositories == ("acme/app",), "so that the core asks what became of it"
@@ -386,7 +386,7 @@ async def test_an_audit_that_does_not_go_back_far_enough_is_followed_by_a_whole_
     org.clock.ms += EVERY
     vouch(org, flowing=True)
     org.executor.notice(row(1, "acme/lib", at=org.clock.ms))
-    org.forge.answers["audit"] = showing(RunSeen(7, False, org.clock.ms), where="acme/lib", more=True)
+    org.forge.answers["audit"] = showing(RunSeen(7, False, 0), where="acme/lib", more=True)
     await org.round()
     assert org.looks == [("acme/lib", Look.WHOLE)]
 

@@ -14,6 +14,7 @@ from ephemerd.domain.pool import MINUTE
 from ephemerd.ports.forge import RunSeen
 
 T0 = 1_796_000_000_000
+NOW = T0 + 10 * MINUTE
 NAME = "acme/app"
 
 
@@ -30,8 +31,13 @@ def told(*rows: Job) -> Ledger:
     return ledger
 
 
+def seen(number: int, changed: int, *, over: bool = False) -> RunSeen:
+    return RunSeen(number, over, NOW - changed)
+
+
 def explains(ledger: Ledger, *, over: bool = False, updated: int = T0, run: int = 7) -> bool:
-    return ledger.explains(NAME, RunSeen(run, over, updated))
+    """Whether it explains a run that changed at `updated`."""
+    return ledger.explains(NAME, seen(run, updated, over=over), NOW)
 
 
 def test_a_run_of_which_nothing_is_known_is_read_unless_it_is_over():
@@ -45,8 +51,8 @@ def test_a_run_with_an_open_job_is_explained_up_to_the_last_word_on_it():
         ledger = told(job(1, status))
         assert explains(ledger, updated=T0 + SLACK)
         assert not explains(ledger, updated=T0 + SLACK + 1), "something happened of which nothing was told"
-        assert not explains(ledger, updated=0), "when is not known"
-        assert not ledger.explains("acme/lib", RunSeen(7, False, T0))
+        assert not ledger.explains(NAME, RunSeen(7, False), NOW), "when is not known"
+        assert not ledger.explains("acme/lib", seen(7, T0), NOW)
 
 
 def test_a_run_that_goes_on_although_all_its_known_jobs_are_over_is_read():
@@ -118,22 +124,22 @@ def test_what_is_remembered_is_bounded_and_its_open_runs_are_those_with_open_job
 
 def test_a_run_that_is_believed_open_and_not_shown_is_missed_unless_it_is_quite_new():
     ledger = told(job(1, at=T0), job(2, at=T0 + LATE, run=8))
-    judge = Judge(ledger, "Acme/App", T0 + LATE + 1)
+    judge = Judge(ledger, "Acme/App", lambda: T0 + LATE + 1)
     assert judge.misses()
-    assert judge(RunSeen(7, False, T0))
+    assert judge(RunSeen(7, False, LATE + 1))
     assert not judge.misses(), "the list may lag behind a delivery"
-    assert not judge(RunSeen(9, False, T0))
+    assert not judge(RunSeen(9, False, LATE + 1))
     assert (judge.strange, judge.newest) == (1, 9)
 
 
 def test_how_far_back_an_audit_goes():
-    judge = Judge(told(), NAME, T0)
+    judge = Judge(told(), NAME, lambda: NOW)
     assert judge.newest == 0
     assert judge.reaches(0, T0)
-    judge(RunSeen(20, True, T0))
-    judge(RunSeen(12, True, T0 - SLACK))
+    judge(seen(20, T0))
+    judge(seen(12, T0 - SLACK))
     assert judge.reaches(12, 0)
     assert not judge.reaches(11, T0 - 1)
     assert judge.reaches(11, T0)
-    judge(RunSeen(10, True, 0))
+    judge(RunSeen(10, True))
     assert not judge.reaches(9, T0)

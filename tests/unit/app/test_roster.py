@@ -310,7 +310,7 @@ def audits(
 def audited(made: Roster, now: int, *names: str, seen: Audit | None = None) -> None:
     for entry in made.entries.values():
         if entry.name in names:
-            assert entry.take_audit(now, seen or Audit(False), Judge(Ledger(), entry.name, now))
+            assert entry.take_audit(now, seen or Audit(False), Judge(Ledger(), entry.name, lambda: now))
 
 
 def test_while_deliveries_flow_one_repository_a_round_is_audited_and_each_in_time():
@@ -398,12 +398,12 @@ def test_the_list_of_repositories_is_asked_for_once_an_hour_while_deliveries_flo
     assert made.wants_list(soon, Standing.FLOWING), "a delivery told of one that the list lacks"
 
 
-def run(number: int, updated: int = T0, over: bool = True) -> RunSeen:
-    return RunSeen(number, over, updated)
+def run(number: int, changed: int = T0, over: bool = True) -> RunSeen:
+    return RunSeen(number, over, T0 + HOUR - changed)
 
 
-def judged(*shown: RunSeen, now: int = T0) -> Judge:
-    judge = Judge(Ledger(), "acme/r1", now)
+def judged(*shown: RunSeen) -> Judge:
+    judge = Judge(Ledger(), "acme/r1", lambda: T0 + HOUR)
     for one in shown:
         judge(one)
     return judge

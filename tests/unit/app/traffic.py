@@ -321,7 +321,9 @@ class Organization(FakeForge):
             self._take_time(1)
             return Audit(False, asked=1)
         page = list(reversed(self.recent[repository]))
-        seen = {run.id: RunSeen(run.id, run.status() == "completed", run.updated) for run in page}
+        seen = {
+            run.id: RunSeen(run.id, run.status() == "completed", self.clock.ms - run.updated) for run in page
+        }
         strange = [run for run in page if not explains(seen[run.id])]
         for run in strange:
             charged += self._ask(f"run/{run.id}", self._jobs_version(run))

@@ -154,6 +154,11 @@ def clock_ahead(headers: Mapping[str, str], now: float) -> float | None:
     return None if there < 0 else there - now
 
 
+def sent_at(headers: Mapping[str, str]) -> int:
+    """Return when the forge sent an answer, by its own clock, ms since the epoch; 0 where it does not say."""
+    return round(_date(headers.get("date"), 0.0) * 1000)
+
+
 def limit_wait_ms(headers: Mapping[str, str], now: float) -> int:
     """Return how long to wait after a limit, ms: `retry-after`, the reset of an empty quota, or a minute."""
     wait = _limit_wait_ms(headers, now)

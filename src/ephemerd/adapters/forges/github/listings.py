@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from ephemerd.adapters.forges.github import runs, wire
+from ephemerd.adapters.forges.github import faults, runs, wire
 from ephemerd.adapters.forges.github.connection import Connection, Tally
 from ephemerd.adapters.kit.answer import Answer
 from ephemerd.domain.job import ForgeStatus, JobReport
@@ -37,6 +37,14 @@ class _Read:
 
     run: runs.Run
     open: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Newest:
+    """The newest runs, and when GitHub sent them (ms), 0 where it does not say."""
+
+    runs: tuple[runs.Run, ...]
+    at: int
 
 
 @dataclass(slots=True)
@@ -82,14 +90,14 @@ class Listings:
         async with self._newest(repository, runs.AUDITED, deadline, tally) as page:
             if page is None:
                 return Audit(changed=False, asked=tally.asked, charged=tally.charged)
-            strange = [run for run in page if not explains(RunSeen(run.id, run.over, run.updated))]
+            strange = [run for run in page.runs if not explains(_seen(run, page.at))]
             told = await self._jobs_of_all(strange, deadline, tally)
         for run in strange:
             if run.over:
                 self._connection.forget(runs.list_jobs(run.repository, run.id))
         reports = tuple(report for some, _ in told for report in some)
-        still_open = sum(not run.over for run in page)
-        return Audit(True, reports, still_open, len(page) >= runs.AUDITED, tally.asked, tally.charged)
+        still_open = sum(not run.over for run in page.runs)
+        return Audit(True, reports, still_open, len(page.runs) >= runs.AUDITED, tally.asked, tally.charged)
 
     async def _newest_jobs(self, repository: str, again: frozenset[int]) -> JobsSeen:
         """Read the jobs of those of the newest runs that are new, changed or over since they were read, and of those
@@ -97,7 +105,7 @@ class Listings:
         deadline, tally = self.deadline(), Tally()
         before = self._open.get(repository.lower(), {})
         async with self._newest(repository, runs.POLLED, deadline, tally) as page:
-            shown = {run.id: run for run in page or ()}
+            shown = {run.id: run for run in (page.runs if page is not None else ())}
             ended = [run for run in shown.values() if run.over and run.id in before]
             changed = {
                 number: run
@@ -115,7 +123,7 @@ class Listings:
     @asynccontextmanager
     async def _newest(
         self, repository: str, most: int, deadline: float, tally: Tally
-    ) -> AsyncGenerator[tuple[runs.Run, ...] | None, None]:
+    ) -> AsyncGenerator[_Newest | None, None]:
         """Give the newest runs, None where they are as they were. The question counts as asked only where all that
         follows from its answer went well: else the next one could be answered that nothing has changed since."""
         request = runs.list_newest(repository, most)
@@ -126,7 +134,7 @@ class Listings:
         if answer.status != 200:
             raise self._connection.fault(request, answer)
         try:
-            yield runs.read_runs(request, answer, repository).runs
+            yield _Newest(runs.read_runs(request, answer, repository).runs, faults.sent_at(answer.headers))
         except BaseException:
             self._connection.forget(request)
             raise
@@ -273,3 +281,7 @@ def _still_open(known: dict[int, _Read]) -> int:
 
 def _is_same(run: runs.Run, read: _Read | None) -> bool:
     return read is not None and read.run.mark == run.mark
+
+
+def _seen(run: runs.Run, at: int) -> RunSeen:
+    return RunSeen(run.id, run.over, max(0, at - run.updated) if at and run.updated else None)

@@ -299,3 +299,10 @@ def test_any_answer_has_a_remedy(status, headers, body):
         assert isinstance(found, PortError)
         assert found.after_ms is None or 1000 <= found.after_ms <= 7_200_000
         assert isinstance(found, Gone) <= (status == 404)
+
+
+@pytest.mark.parametrize(
+    ("headers", "at"), [({"date": DATE}, NOW * 1000), ({"date": "soon"}, 0), ({"date": ""}, 0), ({}, 0)]
+)
+def test_when_an_answer_was_sent_is_told_by_the_forge_alone(headers, at):
+    assert faults.sent_at(headers) == at
