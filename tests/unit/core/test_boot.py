@@ -651,3 +651,10 @@ def test_what_is_counted_by_pool_begins_at_nought() -> None:
     assert {name for name in counters if name.startswith("nominations_total")} == {
         f"nominations_total|rule={rule}" for rule in rules
     }
+
+
+def test_the_rules_are_evaluated_every_minute_from_the_start_on() -> None:
+    world = World()
+    for minute in (1, 2, 3):
+        world.wait(MINUTE)
+        assert world.core.next_wake() == world.now + MINUTE, minute
