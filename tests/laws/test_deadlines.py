@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -119,13 +120,18 @@ def test_no_port_is_awaited_without_a_deadline():
     assert [found for module in modules() for found in bare_port_calls(module, names)] == []
 
 
+@cache
+def endless_in_all() -> frozenset[str]:
+    return frozenset(wait for module in modules() for wait in endless_waits(module))
+
+
 def test_no_wait_is_endless_but_those_that_end_by_themselves():
-    found = {wait for module in modules() for wait in endless_waits(module)}
+    found = endless_in_all()
     assert found - set(ENDS_BY_ITSELF) == set(), "limit it, or say in ENDS_BY_ITSELF why it always ends"
 
 
 def test_the_list_names_nothing_that_is_not_there_any_more():
-    found = {wait for module in modules() for wait in endless_waits(module)}
+    found = endless_in_all()
     paths = {module.path for module in modules()}
     assert [wait for wait in ENDS_BY_ITSELF if wait.split(":")[0] in paths and wait not in found] == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ NAME = re.compile(r"`(test_fp_(\d\d)_\w+)`")
 MISSING = re.compile(r"\bNot here yet\b")
 
 
+@cache
 def defined() -> dict[str, list[str]]:
     """Every test of a field problem, by its name: the folders (below `tests`) in which it is defined."""
     found: dict[str, list[str]] = {}

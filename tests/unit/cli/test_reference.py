@@ -46,12 +46,17 @@ def test_no_line_of_a_list_of_commands_is_cut(cli, one):
     assert [line for line in lines if len(line) > 80] == []
 
 
+@pytest.fixture(scope="module")
+def written() -> tuple[str, str]:
+    """The page and the manual."""
+    return page(), manual().replace("\\-", "-")
+
+
 @pytest.mark.parametrize("one", EVERY, ids=NAMES)
-def test_each_is_on_the_page_and_in_the_manual(one):
-    text = page()
+def test_each_is_on_the_page_and_in_the_manual(one, written):
+    text, roff = written
     assert not one.words or f"\n#### `ephemerd {' '.join(one.words)}`\n" in text
     assert all(f"`{name}`" in text for parameter in one.parameters for name in parameter.names)
-    roff = manual().replace("\\-", "-")
     assert all(name in roff for parameter in one.parameters for name in parameter.names)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -31,7 +32,9 @@ def held(replayed: Demand) -> dict[str, bool]:
     return {entry["check"]: found for entry, (_, found) in checks}
 
 
+@cache
 def run(path: Path, policy: str = "gate", **variant: object) -> Demand:
+    """Replay a journal once for all tests that only look at what came of it: one seed is one history."""
     replayed = Demand(path, DemandVariant(**variant), policy=POLICIES[policy])  # type: ignore[arg-type]
     replayed.run()
     return replayed
