@@ -1220,5 +1220,8 @@ def test_a_pool_that_can_make_no_runner_yet_displaces_nobody():
 def test_a_repository_that_has_all_its_runners_displaces_its_own_alone(own, rule):
     world, name, _ = blocked()
     state = world.core.state
-    state.setup = replace(state.setup, access=(Access("github", most=1),))
+    usual = state.setup
+    state.setup = replace(usual, access=(Access("github", most=1),))
     assert asked(world, name, intent=own) is rule
+    state.setup = replace(usual, access=(Access("github", most=2),))
+    assert asked(world, name, intent=own) is Rule.DISPLACED
