@@ -648,8 +648,8 @@ def test_what_is_counted_by_pool_begins_at_nought() -> None:
     counters = World().core.state.counters
     assert counters["dispatches_total|pool=small"] == counters["wasted_dispatches_total|pool=small"] == 0
     rules = {rule.value for rule in Rule if rule is not Rule.ENDED}
-    assert {name for name in counters if name.startswith("nominations_total")} == {
-        f"nominations_total|rule={rule}" for rule in rules
+    assert {name: value for name, value in counters.items() if name.startswith("nominations_total")} == {
+        f"nominations_total|rule={rule}": 0 for rule in rules
     }
 
 
@@ -658,3 +658,11 @@ def test_the_rules_are_evaluated_every_minute_from_the_start_on() -> None:
     for minute in (1, 2, 3):
         world.wait(MINUTE)
         assert world.core.next_wake() == world.now + MINUTE, minute
+
+
+def test_a_runner_keeps_the_labels_that_it_was_registered_with() -> None:
+    """The forge gives it jobs by those, whatever its pool is said to have by now."""
+    world = World()
+    (name,) = world.listening(1)
+    world.restart(setup=Setup((pool(labels=GPU),), world.setup.hosts, Policy()))
+    assert world.runner(name).labels == pool().labels
