@@ -181,3 +181,34 @@ def test_what_is_not_allowed_or_not_ours_gets_no_runner_however_it_comes(tmp_pat
         assert strange not in [job["number"] for job in site.api("api/v1/jobs")["items"]]
     finally:
         site.close()
+
+
+def requests(site: LostSite, endpoint: str) -> float:
+    """How many requests went to an endpoint, whatever the answer."""
+    found = re.findall(
+        rf'forge_requests_total{{endpoint="{re.escape(endpoint)}",[^}}]*}} (\S+)', site.api("metrics")
+    )
+    return sum(float(count) for count in found)
+
+
+@pytest.mark.parametrize("vouched", [True, False])
+def test_where_deliveries_are_vouched_for_the_jobs_of_runs_that_are_known_are_not_read(
+    tmp_path_factory, vouched
+):
+    config = BY_REPOSITORY.replace('"1h"', '"1s"')
+    if not vouched:
+        config = re.sub(r"webhook_url = .*\n", "", config)
+    site = LostSite(tmp_path_factory.mktemp("s"), config)
+    runs = "GET /repos/{owner}/{repo}/actions/runs"
+    try:
+        [job] = site.admin("jobs", labels=LABELS, held=True, duration_s=0.5)["jobs"]
+        until(lambda: site.api(f"api/v1/jobs/github/acme/app/{job}").get("status") == "queued")
+        until(lambda: site.outcomes()["dispatches"] == 1)
+        for _ in range(2):  # a round that began before the delivery came may still read it
+            before, read = requests(site, runs), requests(site, f"{runs}/{{id}}/jobs")
+            until(lambda before=before: requests(site, runs) >= before + 6)
+        assert (requests(site, f"{runs}/{{id}}/jobs") == read) is vouched
+        site.admin(f"jobs/{job}/unhold")
+        assert site.completed(1)["killed"] == 0
+    finally:
+        site.close()
