@@ -137,9 +137,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("measured")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Side by side, the files that take long are begun first, so that no worker is left alone with one."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if hasattr(config, "workerinput"):
         items.sort(key=lambda item: begun(item.nodeid.partition("::")[0]))
 
 
