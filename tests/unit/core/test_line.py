@@ -40,10 +40,11 @@ def test_places_of_jobs_that_left_are_packed_away():
 
 def test_whoever_comes_back_to_the_last_place_stands_there_once():
     line = Line()
+    line.add(5, key(5))
     line.add(7, key(7))
     line.drop(7)
     line.add(7, key(7))
-    assert list(line) == [key(7)]
+    assert list(line) == [key(5), key(7)]
 
 
 def test_who_leaves_a_short_line_costs_no_packing():
@@ -55,3 +56,12 @@ def test_who_leaves_a_short_line_costs_no_packing():
         line.drop(order)
     assert line._places is places
     assert list(line) == [key(order) for order in range(10, 50)]
+
+
+def test_who_stands_first_still_does_after_those_behind_were_packed_away():
+    line = Line()
+    for order in range(200):
+        line.add(order, key(order))
+    for order in range(199, 0, -1):
+        line.drop(order)
+        assert (line.oldest(), len(list(line))) == (key(0), order)

@@ -306,6 +306,16 @@ def test_not_displaced_by_demand_that_it_can_serve():
     assert world.rules(name) is None
 
 
+def test_not_displaced_by_jobs_that_came_just_now_and_that_it_can_serve():
+    """One of the two waits for a slot, and nobody holds it back yet."""
+    world, name = rivals()
+    world.discharge(name)
+    world.now += 2 * MINUTE
+    world.queue()
+    world.queue()
+    assert asked(world, name) is None
+
+
 def test_not_displaced_by_demand_whose_pool_waits_beside_a_free_slot():
     """Its next try has a backoff: another slot would not help it."""
     world = World(pool(surplus_grace=DAY), pool("arm", labels=("arm",)), slots=2)
