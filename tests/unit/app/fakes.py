@@ -250,10 +250,10 @@ class FakeForge:
         self.records: list[CallRecord] = []
         self.closed = False
         self.free: set[str] = set()
+        self.again: list[frozenset[int]] = []
         self._next = 100
 
     async def _answer(self, call: str, default: Any, *arguments: Any) -> Any:
-        self.again: list[frozenset[int]] = []
         self.calls.append((call, *arguments))
         self.records.append(CallRecord(call, 200, 0.01))
         if call in self.hold:
@@ -303,27 +303,27 @@ class FakeForge:
         self, repository: str, look: Look = Look.WHOLE, again: frozenset[int] = frozenset()
     ) -> JobsSeen:
         seen = JobsSeen((), look is Look.WHOLE)
+        self.again.append(again)
         answer: JobsSeen = await self._answer("active_jobs", seen, repository, look)
         return answer
 
-        self.again.append(again)
-    async def glance(self, repository: str) -> Glance:
-        answer: Glance = await self._answer("glance", Glance(True), repository)
-        return answer
     async def audit(self, repository: str, explains: Callable[[RunSeen], bool]) -> Audit:
         answer: Audit = await self._answer("audit", Audit(True, asked=1, charged=1), repository, explains)
         return answer
 
+    async def glance(self, repository: str) -> Glance:
+        answer: Glance = await self._answer("glance", Glance(True), repository)
+        return answer
 
     def glance_is_free(self, repository: str) -> bool:
+        return repository in self.free
+
+    def audit_is_free(self, repository: str) -> bool:
         return repository in self.free
 
     async def repositories(self, owner: str) -> RepositoriesSeen:
         answer: RepositoriesSeen = await self._answer("repositories", RepositoriesSeen(()), owner)
         return answer
-    def audit_is_free(self, repository: str) -> bool:
-        return repository in self.free
-
 
     def budgets(self) -> tuple[Budget, ...]:
         return (Budget("core", 5000, 4990, T0 // 1000 + 60),)
