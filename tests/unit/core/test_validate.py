@@ -148,3 +148,10 @@ def test_two_runners_never_have_one_order() -> None:
     other = replace(broken.runners[WHO], id=RunnerId("eph-s1-e1-8"))
     broken.runners[other.id] = other
     assert f"runners eph-s1-e1-8 and {NAME} have one order" in validate(broken)
+
+
+def test_a_class_that_counts_as_matched_although_nothing_is_given_to_it_is_named() -> None:
+    broken = state()
+    broken.index.flow.clear()
+    (name,) = (name for name, group in broken.index.groups.items() if group.matched)
+    assert f"class {name}: 1 matched, 0 given" in validate(broken)
