@@ -64,6 +64,10 @@ IMPURE_CALLS = frozenset(
     {"open", "print", "input", "hash", "id", "exec", "eval", "compile", "__import__", "breakpoint"}
 )
 
+WRITTEN_OUT = "core/evolve.py: exec"
+"""The one text that is run: copy and comparison of a class, written out from the names of its fields, as
+`dataclasses` does it in the library. Every event of the daemon makes several copies."""
+
 
 def forbidden_imports(module: Module) -> list[str]:
     """Imports that the module's room does not allow."""
@@ -102,7 +106,11 @@ def test_inner_rooms_import_only_what_they_may():
 
 
 def test_domain_and_core_call_nothing_impure():
-    assert [found for module in of("domain", "core") for found in impure_calls(module)] == []
+    found = [found for module in of("domain", "core") for found in impure_calls(module)]
+    path, _, name = WRITTEN_OUT.partition(": ")
+    excused = [one for one in found if one.startswith(f"{path}:") and one.endswith(f"{name}()")]
+    assert len(excused) == 1
+    assert found == excused
 
 
 def test_domain_and_core_never_iterate_over_a_set():
