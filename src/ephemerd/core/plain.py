@@ -18,7 +18,6 @@ import operator
 import types
 from collections.abc import Callable, Hashable, Iterable
 from enum import Enum
-from itertools import compress
 from typing import Any, NamedTuple, NewType, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
 from ephemerd.domain import permit
@@ -120,19 +119,17 @@ def _object_encoder(cls: Any, kind_name: str | None = None) -> Convert:
     hints = get_type_hints(cls)
     fields = _fields(cls)
     defaults = [_default(field) for field in fields]
-    rules = [
-        (field.name, default, type(default), *_encoding(hints[field.name]))
-        for field, default in zip(fields, defaults, strict=True)
-    ]
+    rules = [(field.name, type(_default(field)), *_encoding(hints[field.name])) for field in fields]
     values = _getter([field.name for field in fields])
     start = {} if kind_name is None else {KIND: kind_name}
 
     def encode_object(value: Any) -> dict[str, Any]:
         plain: dict[str, Any] = start.copy()
-        parts = values(value)
-        # Rows have forty fields and more, and most are their default: those are passed over first.
-        for part, rule in compress(zip(parts, rules, strict=True), map(operator.is_not, parts, defaults)):
-            name, default, default_type, passes, converts, expected = rule
+        # One flat loop: it runs several times an event, for rows of forty fields and more.
+        for part, default, rule in zip(values(value), defaults, rules, strict=True):
+            if part is default:
+                continue
+            name, default_type, passes, converts, expected = rule
             kind = type(part)
             if kind is default_type and part == default:
                 continue

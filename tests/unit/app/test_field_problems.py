@@ -15,6 +15,7 @@ from ephemerd.app.queries import Queries
 from ephemerd.core import commands as c
 from ephemerd.core import events as e
 from ephemerd.core.events import FoundEnvironment
+from ephemerd.core.machine import HANDLERS
 from ephemerd.domain.job import ForgeStatus
 from ephemerd.domain.runner import RunnerState
 from ephemerd.domain.verdict import Sign
@@ -95,13 +96,12 @@ async def test_fp_53_deliveries_are_taken_while_the_catch_up_hangs():
 
 async def test_fp_55_an_event_that_cannot_be_handled_is_set_aside_and_blocks_nothing(monkeypatch):
     async with House() as house:
-        real = "ephemerd.core.jobs.on_reported"
 
         def raising(*_: object) -> None:
             raise RuntimeError("invalid transition")
 
         with monkeypatch.context() as patch:
-            patch.setattr(real, raising)
+            patch.setitem(HANDLERS, e.JobReported, raising)
             await house.report(number=1)
         assert len(house.store.poison) == 1
         await house.report(number=2)

@@ -11,6 +11,8 @@ import pytest
 
 from ephemerd.app.intake import Intake
 from ephemerd.app.queries import Queries
+from ephemerd.core.events import JobReported
+from ephemerd.core.machine import HANDLERS
 from ephemerd.ports.webhooks import BadSignature, Delivery, Malformed, WrongType
 from ephemerd.web.body import Bodies
 from ephemerd.web.webhooks import webhook_app
@@ -145,7 +147,7 @@ async def test_an_event_that_cannot_be_handled_is_kept_and_taken(door, house, mo
     def raising(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("ephemerd.core.jobs.on_reported", raising)
+    monkeypatch.setitem(HANDLERS, JobReported, raising)
     answer = await door.post("job:1")
     assert (answer.status_code, answer.json()["result"]) == (202, "quarantined")
     ((_, delivery, body, error),) = house.store.poison

@@ -154,11 +154,10 @@ def _open_next(connection: sqlite3.Connection, now: int, keep: Keep) -> int:
 
 def checkpoint(connection: sqlite3.Connection, rules: str, at: int) -> str:
     """Return all rows as the text of a segment's beginning. `at` (ms) is when a core stands up from them."""
-    kinds: dict[str, list[str]] = {}
-    for kind, text in connection.execute(
-        "SELECT kind, json_quote(id) || ':' || data FROM record ORDER BY kind, id"
-    ):
-        kinds.setdefault(kind, []).append(text)
+    kinds = connection.execute(
+        "SELECT kind, group_concat(json_quote(id) || ':' || data)"
+        " FROM (SELECT kind, id, data FROM record ORDER BY kind, id) GROUP BY kind ORDER BY kind"
+    ).fetchall()
     (quoted,) = connection.execute("SELECT json_quote(?)", (rules,)).fetchone()
-    tables = ",".join(f'"{kind}":{{{",".join(texts)}}}' for kind, texts in kinds.items())
+    tables = ",".join(f'"{kind}":{{{texts}}}' for kind, texts in kinds)
     return f'{{"rules":{quoted},"at":{at},"rows":{{{tables}}}}}'
