@@ -75,7 +75,12 @@ async def _measured(port: int, jobs: int) -> list[Figure]:
     return [
         figure("reconcile", "s", [one.took for one in whole], baseline=plain, note=f"{what}; {base}"),
         figure("reconcile.replayed", "s", [one.took for one in again], baseline=plain, note=replayed),
-        figure("reconcile.cpu", "s", [one.cpu for one in again], note="the daemon's, with those answers"),
+        figure(
+            "reconcile.cpu",
+            "s",
+            [one.cpu for one in again],
+            note="the daemon's, with those answers, its own start included",
+        ),
     ]
 
 
