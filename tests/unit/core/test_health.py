@@ -351,7 +351,7 @@ def test_only_one_that_was_looked_at_lately_and_in_vain_for_long_is_said_to_be_u
     times = {key: now + value for key, value in marks.items() if key != "vetoes" and type(value) is int}
     world.core.state.runners[name] = replace(world.runner(name), **(marks | times))
     reasons = [text for text in assess(world.core.state, now).reasons if "could not be looked into" in text]
-    assert [f"Runner {name} " in text for text in reasons] == ([True] if said else [])
+    assert [f"Runner {name} could not be looked into for 10 min" in text for text in reasons] == [True] * said
 
 
 def test_the_latest_progress_counts_whichever_runner_made_it() -> None:
@@ -372,3 +372,20 @@ def test_one_that_was_stuck_until_it_was_gone_is_nobodys_worry() -> None:
     assert "is stuck (it does not begin" in health(world).reasons[0]
     world.core.state.runners[name] = replace(stuck, state=RunnerState.GONE)
     assert "is stuck" not in " ".join(health(world).reasons)
+
+
+def test_a_host_takes_no_new_work_from_as_many_abandoned_environments_on_as_the_policy_says() -> None:
+    world = World(policy=Policy(abandoned_limit=3))
+    abandoned = world.core.state.index.abandoned
+    abandoned["here"] = 2
+    assert health(world).status == "ok"
+    abandoned["here"] = 3
+    assert health(world).status == "stuck"
+    assert "Host here takes no new work: 3 environments would not die" in health(world).reasons[0]
+
+
+def test_slots_that_do_not_add_up_are_a_bug_to_report() -> None:
+    world = World()
+    world.core.state.index.held["here"] = 1
+    (reason,) = health(world).reasons
+    assert reason.startswith("Slot accounting differs by 1: this is a bug")

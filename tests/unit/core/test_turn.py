@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ephemerd.core.evolve import replace
 from ephemerd.core.turn import Turn, job_moment
+from ephemerd.domain.access import Access
 from ephemerd.domain.pool import Policy
 from tests.unit.core.world import MINUTE, SECOND, World, key
 
@@ -86,3 +87,33 @@ def test_a_row_that_equals_the_one_that_is_there_changes_nothing() -> None:
     t.change_job(job, token=job.token)
     assert t.step().changed == ()
     assert (t.stirred, t.touched) == (0, {})
+
+
+def test_a_job_that_is_dropped_leaves_every_index() -> None:
+    world = World()
+    world.queued(1)
+    world.completed(1, how="cancelled")
+    t = turn(world)
+    t.drop_job(key(1))
+    assert (t.state.index.finished, t.state.index.by_status) == ({}, {})
+
+
+def test_a_job_that_is_scheduled_wants_a_look_at_its_moment() -> None:
+    world = World()
+    world.queued(1)
+    t, row = turn(world), replace(world.job(1), not_before=world.now + MINUTE)
+    t.schedule_job(row)
+    assert t.state.agenda.moments()["job", str(key(1))] == world.now + MINUTE
+
+
+def test_numbers_are_drawn_one_by_one_and_kept() -> None:
+    t = turn(World())
+    assert [t.draw("x"), t.draw("x"), t.draw("y")] == [1, 2, 1]
+    assert t.step().changed == (("meta", "x", 2), ("meta", "y", 1))
+
+
+def test_who_may_use_the_runners_of_a_forge_is_kept_by_the_store_and_forgotten() -> None:
+    t = turn(World())
+    t.put_access("github", Access("github"))
+    t.put_access("gitea", None)
+    assert t.step().changed == (("access", "gitea", None), ("access", "github", Access("github")))
