@@ -19,7 +19,7 @@ from ephemerd.testing.alone import SECRET
 from ephemerd.testing.bench import starts
 from ephemerd.testing.bench.figures import RUNS, Figure, figure, skipped
 from ephemerd.testing.bench.lookalike import OWNER, TOKEN, looking_alike
-from ephemerd.testing.bench.programs import Program, config_text, started
+from ephemerd.testing.bench.programs import Program, config_text, with_runners
 from ephemerd.testing.bench.sender import PRIVATE, answer, request
 from ephemerd.testing.bench.starts import Starts, write_application
 from ephemerd.testing.demo.clients import Daemon, until
@@ -169,7 +169,7 @@ def _lab(hears: Starts, containers: Containers | None = None, names: set[str] | 
         more = containers.tables("linux") if containers is not None else {}
         text = config_text(folder, port, url=url, scope=f"repo:{OWNER}/app", slots=slots, more=more)
         config.write_text(text, encoding="utf-8")
-        with started(folder, port, "ephemerd", "serve", "--config", str(config)) as program:
+        with with_runners(folder, port, "ephemerd", "serve", "--config", str(config)) as program:
             yield Lab(hears, program, listener, folder / "api.sock", set() if names is None else names)
 
 

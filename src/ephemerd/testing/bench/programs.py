@@ -14,9 +14,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from ephemerd.bootstrap import check_store
+from ephemerd.domain.ids import is_ours
 from ephemerd.testing.alone import write_alone
 from ephemerd.testing.demo.settings import tables_text
-from ephemerd.testing.demo.stage import free_port
+from ephemerd.testing.demo.stage import free_port, remove_groups
 
 LABELS = ("self-hosted", "linux", "x64")
 PACE = {"write_burst": 100_000, "write_per_second": 100_000.0}
@@ -58,6 +60,11 @@ class Program:
             return False
         finally:
             writer.close()
+
+    def store(self) -> str:
+        """Return the id of its store, which is in the names of its runners; "" before there is one."""
+        path = self.folder / "state.db"
+        return check_store(path).store if path.exists() else ""
 
     def stop(self) -> None:
         if self.process.poll() is None:
@@ -106,6 +113,19 @@ def started(
         program.stop()
         if process.stdout is not None:
             process.stdout.close()
+
+
+@contextmanager
+def with_runners(folder: Path, port: int, *arguments: str) -> Iterator[Program]:
+    """Start a daemon that makes runners, and leave no control group of theirs: it may end before it tidied up."""
+    with started(folder, port, *arguments) as program:
+        try:
+            yield program
+        finally:
+            program.stop()
+            store = program.store()
+            if store:
+                remove_groups(lambda name: is_ours(name, store))
 
 
 def config_text(

@@ -20,7 +20,7 @@ from ephemerd.bootstrap import journal_of
 from ephemerd.testing.alone import SECRET
 from ephemerd.testing.bench.figures import RUNS, Figure, figure
 from ephemerd.testing.bench.lookalike import OWNER, TOKEN, looking_alike
-from ephemerd.testing.bench.programs import Program, config_text, started
+from ephemerd.testing.bench.programs import Program, config_text, with_runners
 from ephemerd.testing.bench.wires import Answers, read_plainly, recording, replaying
 from ephemerd.testing.demo.clients import Daemon, until
 from ephemerd.testing.demo.settings import write_secret
@@ -127,5 +127,5 @@ def _daemon(port: int) -> Iterator[tuple[Program, Path]]:
         config = folder / "config.toml"
         text = config_text(folder, own, url=f"http://127.0.0.1:{port}", scope=f"org:{OWNER}", slots=1)
         config.write_text(text, encoding="utf-8")
-        with started(folder, own, "ephemerd.testing.bench.eager", str(config)) as program:
+        with with_runners(folder, own, "ephemerd.testing.bench.eager", str(config)) as program:
             yield program, folder / "api.sock"

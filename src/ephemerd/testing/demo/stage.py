@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -203,11 +203,8 @@ class Stage:
 
     def _remove_groups(self) -> None:
         """Remove the control groups of runners that no daemon will tidy up after."""
-        names = {f"ephemerd-{item.name}" for item in self.places.runners.glob("*")}
-        for folder, below, _ in os.walk("/sys/fs/cgroup"):
-            for name in names.intersection(below):
-                with contextlib.suppress(OSError):
-                    (Path(folder) / name).rmdir()
+        names = {item.name for item in self.places.runners.glob("*")}
+        remove_groups(names.__contains__)
 
     def remove_folder(self) -> None:
         """Remove everything."""
@@ -242,6 +239,15 @@ def _folder(wanted: Path | None) -> Path:
     if used:
         raise DemoError(f"{wanted} is not empty", "choose another folder, or empty it", EXIT_ENVIRONMENT)
     return wanted.resolve()
+
+
+def remove_groups(wanted: Callable[[str], bool]) -> None:
+    """Remove the control groups, as far as they are empty, of runners whose names are wanted."""
+    for folder, below, _ in os.walk("/sys/fs/cgroup"):
+        for name in below:
+            if name.startswith("ephemerd-") and wanted(name.removeprefix("ephemerd-")):
+                with contextlib.suppress(OSError):
+                    (Path(folder) / name).rmdir()
 
 
 def free_port() -> int:
