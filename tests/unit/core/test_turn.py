@@ -6,7 +6,7 @@ from ephemerd.core.evolve import replace
 from ephemerd.core.turn import Turn, job_moment
 from ephemerd.domain.access import Access
 from ephemerd.domain.pool import Policy
-from tests.unit.core.world import MINUTE, SECOND, World, key
+from tests.unit.core.world import APP, MINUTE, SECOND, World, key
 
 
 def turn(world: World) -> Turn:
@@ -117,3 +117,28 @@ def test_who_may_use_the_runners_of_a_forge_is_kept_by_the_store_and_forgotten()
     t.put_access("github", Access("github"))
     t.put_access("gitea", None)
     assert t.step().changed == (("access", "gitea", None), ("access", "github", Access("github")))
+
+
+def test_whatever_planning_could_rest_on_is_counted_and_what_it_cannot_is_not() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    (group,) = world.core.state.classes
+    t, state = turn(world), world.core.state
+    counted = [
+        lambda: t.change_runner(world.runner(name), token=5),
+        lambda: t.change_job(world.job(1), not_before=world.now + 1),
+        lambda: t.put_scope(state.scopes[str(APP)]),
+        lambda: t.put_pool(state.pools["small"]),
+        lambda: t.put_host(state.hosts["here"]),
+        lambda: t.put_class(group, state.classes[group]),
+        lambda: t.set_meta("x", 1),
+        lambda: t.drop_runner(world.runner(name)),
+        lambda: t.drop_job(key(1)),
+    ]
+    for number, change in enumerate(counted, start=1):
+        change()
+        assert t.stirred == number
+    t.count("x")
+    t.note("info", "nothing")
+    t.concern("x")
+    assert t.stirred == len(counted)
