@@ -127,10 +127,11 @@ def rearm(t: Turn) -> None:
     plan.derive(t)
     for row in state.runners.values():
         state.agenda.set("runner", row.id, examine.next_look(t, row))
+    now, policy = t.now, t.policy
     for job in state.jobs.values():
-        moment = job_moment(job, t.policy, t.now)
-        if moment is not None:
-            state.agenda.set("job", str(job.key), moment)
+        if job.asked is None and job.ask_again is None and job.not_before <= now:
+            continue  # nearly all of them are over
+        state.agenda.set("job", str(job.key), job_moment(job, policy, now))
     for scope in state.scopes.values():
         scopes.schedule(t, scope)
     for host in state.hosts.values():

@@ -157,12 +157,13 @@ def load(rows: Rows) -> State:
     for runner in sorted(rows.get("runner", {}).values(), key=lambda row: row.order):
         state.runners[runner.id] = runner
         state.index.runner_changed(None, runner)
-    every = rows.get("job", {}).values()
-    ended = [job for job in every if job.status in ENDED_STATUSES and not job.asking]
+    ended: list[Job] = []
+    others: list[Job] = []
+    for job in rows.get("job", {}).values():
+        (ended if job.status in ENDED_STATUSES and not job.asking else others).append(job)
     ended.sort(key=lambda job: (job.ended or 0, job.order))
-    state.jobs.update((job.key, job) for job in ended)
+    state.jobs.update([(job.key, job) for job in ended])
     state.index.ended_jobs(ended)
-    others = [job for job in every if job.status not in ENDED_STATUSES or job.asking]
     for job in sorted(others, key=lambda job: job.order):
         state.jobs[job.key] = job
         state.index.job_changed(None, job, state.host_of)

@@ -173,11 +173,17 @@ async def test_the_journal_is_paged(house, queries):
 
 
 async def test_a_segment_is_shown_with_the_rows_it_starts_from(house, queries):
-    newest = await queries.segment()
-    assert newest == await queries.segment(newest.number)
-    assert (newest.rules, newest.first_seq) == (RULES, 1)
-    assert set(newest.rows) >= {"runner", "job", "counter"}
-    assert await queries.segment(newest.number + 1) is None
+    first = await queries.segment()
+    assert first == await queries.segment(first.number)
+    assert (first.rules, first.first_seq, first.rows) == (RULES, 1, {}), "a new store starts from nothing"
+    await listening(house)
+    await house.daemon.stop(bound=1)
+    async with House(house.store) as second:
+        queries = Queries(second.daemon, "1.2.3")
+        newest = await queries.segment()
+        assert newest.number > first.number
+        assert set(newest.rows) >= {"runner", "job", "counter"}
+        assert await queries.segment(newest.number + 1) is None
 
 
 async def test_near_finds_the_gone_and_the_living(house, queries):
