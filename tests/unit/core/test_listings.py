@@ -592,6 +592,25 @@ def test_what_the_first_listing_of_a_life_missed_is_watched_when_it_is_found() -
     assert of(listed(world, known), cm.WatchRunner) == [cm.WatchRunner(name, "small", f"env-{name}")]
 
 
+def test_what_was_looked_into_and_then_missed_by_the_first_listing_is_watched_when_it_is_found() -> None:
+    """Its probe was answered before that listing; else its signs would go unheard, and its exit until a listing."""
+    world, name, known = followed()
+    world.restart(down=SECOND)
+    for command in of(world.sent, cm.ProbeRunner):
+        world.probed(command, seen(workers=1))
+    listed(world)
+    assert world.runner(name).absent is not None
+    assert of(listed(world, known), cm.WatchRunner) == [cm.WatchRunner(name, "small", f"env-{name}")]
+    assert of(listed(world, known), cm.WatchRunner) == []
+
+
+def test_what_this_life_started_and_a_listing_missed_is_watched_already() -> None:
+    world, name, known = followed()
+    listed(world)
+    assert world.runner(name).absent is not None
+    assert of(listed(world, known), cm.WatchRunner) == []
+
+
 def test_one_that_was_being_destroyed_begins_one_pass_through_the_gate_however_often_it_is_listed() -> None:
     world = build.World(answers=False)
     world.environments()
