@@ -150,6 +150,12 @@ def test_only_one_that_never_listened_is_late() -> None:
     assert not row_of(S.LISTENING, since=-6 * MINUTE, listening=-6 * MINUTE).late
 
 
+def test_one_that_is_late_is_said_to_be_so_once_and_what_is_said_of_it_later_stays() -> None:
+    assert (
+        row_of(S.STARTING, since=-HOUR, late=True, stuck="for another reason").stuck == "for another reason"
+    )
+
+
 @pytest.mark.parametrize(
     ("marks", "stuck"),
     [
@@ -180,6 +186,18 @@ def test_one_look_at_a_time_and_an_order_waits_for_no_other_question() -> None:
 def test_what_was_looked_into_after_the_start_is_not_looked_into_at_every_turn() -> None:
     assert sent(S.LISTENING, adopted=True, seen_after_start=False, listening=0) == ["ProbeRunner"]
     assert sent(S.LISTENING, adopted=True, listening=0) == []
+
+
+def test_a_look_inside_is_under_way_until_its_own_answer_comes() -> None:
+    row, (probe,) = look(S.LISTENING, adopted=True, seen_after_start=False, listening=0)
+    assert row is not None
+    assert isinstance(probe, cm.ProbeRunner)
+    assert (row.asked, row.token) == (START + DAY, probe.token)
+
+
+def test_an_order_does_not_wait_for_a_look_inside_where_there_is_nothing_to_look_into() -> None:
+    marks = {"adopted": True, "seen_after_start": False, "environment": None, "order_given": ORDER}
+    assert sent(S.STARTING, **marks) == ["LookUpRunner"]
 
 
 @pytest.mark.parametrize(

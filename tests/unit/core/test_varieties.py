@@ -189,6 +189,17 @@ def test_a_class_that_comes_later_finds_the_varieties_that_are_there() -> None:
     assert len(of(world.queued(3, labels=LABELS, repository="acme/lib"), cm.Register)) == 1
 
 
+def test_of_two_that_serve_a_job_the_one_with_fewer_labels_is_counted_on() -> None:
+    world = World(exact())
+    (plain,) = world.listening(1, labels=("linux",))
+    (wide,) = world.listening(2, labels=GPU)
+    world.completed(1, how="cancelled")
+    world.completed(2, how="cancelled")
+    world.queued(3, labels=("linux",))
+    assert world.runner(plain).surplus_since is None
+    assert world.runner(wide).surplus_since is not None
+
+
 def test_one_that_holds_a_slot_in_vain_gives_it_to_a_job_that_it_cannot_serve() -> None:
     world = World(exact(max_concurrent=1), slots=1)
     (plain,) = world.listening(1, labels=("linux",))
