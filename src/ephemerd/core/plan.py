@@ -116,11 +116,11 @@ def forget(t: Turn, group: Group) -> None:
     t.put_class(group.name, None)
 
 
-def settle(t: Turn) -> bool:
-    """Match again what changed; return whether anything had changed."""
+def settle(t: Turn) -> None:
+    """Match again what changed."""
     index = t.state.index
     if not index.dirty_groups and not index.dirty_varieties:
-        return False
+        return
     for name in sorted(index.dirty_varieties):
         _notice(t, name)
     groups, varieties = sorted(index.dirty_groups), sorted(index.dirty_varieties)
@@ -142,7 +142,6 @@ def settle(t: Turn) -> bool:
     for variety in sorted(stale):
         if variety not in seen:
             _match_component(t, variety, seen)
-    return True
 
 
 def _notice(t: Turn, variety: str) -> None:
@@ -320,19 +319,16 @@ def _advancement(row: Runner) -> tuple[int, int, int]:
     return (RANK[row.state], row.listening if row.listening is not None else row.since, row.order)
 
 
-def provision(t: Turn) -> bool:
-    """Plan runners for open demand while slots are free, then spares; return whether anything was planned or
-    asked."""
-    acted = False
+def provision(t: Turn) -> None:
+    """Plan runners for open demand while slots are free, then spares; ask about a job where its word is old."""
     while (best := _next_turn(t)) is not None:
-        acted = True
         group, pool, job = best
         if _needs_word(t, job):
             asked = ask(t, job, "confirm", pool.name)
             assert asked, "a pool that is ready can be asked for, and the next job has no question out"
             continue
         _plan(t, group, pool, job)
-    return _keep_spares(t) or acted
+    _keep_spares(t)
 
 
 def _next_turn(t: Turn) -> tuple[Group, Pool, Job] | None:
@@ -456,17 +452,14 @@ def _make(t: Turn, pool: Pool, intent: JobKey | None, labels: tuple[str, ...] = 
     return row
 
 
-def _keep_spares(t: Turn) -> bool:
+def _keep_spares(t: Turn) -> None:
     """Make up for what is missing of `min_idle`, where no demand waits for the slots."""
-    acted = False
     for name in sorted(name for name, row in t.state.pools.items() if row.pool.min_idle > 0):
         pool = t.state.pools[name].pool
         missing = pool.min_idle - t.state.index.leftover.get(name, 0)
         while missing > 0 and ready(t, pool) and not _is_wanted(t, pool):
             _make(t, pool, None)
             missing -= 1
-            acted = True
-    return acted
 
 
 def _is_wanted(t: Turn, pool: Pool) -> bool:

@@ -188,6 +188,15 @@ def test_what_was_looked_into_after_the_start_is_not_looked_into_at_every_turn()
     assert sent(S.LISTENING, adopted=True, listening=0) == []
 
 
+def test_nothing_is_looked_into_beside_a_gate_run_nor_where_a_pool_has_no_probe() -> None:
+    marks = {"adopted": True, "seen_after_start": False, "listening": 0}
+    assert sent(S.LISTENING, gate={"deadline": 1}, **marks) == []
+    row, commands = look(S.LISTENING, World(pool(probes=False)), **marks)
+    assert commands == ()
+    assert row is not None
+    assert row.seen_after_start
+
+
 def test_a_look_inside_is_under_way_until_its_own_answer_comes() -> None:
     row, (probe,) = look(S.LISTENING, adopted=True, seen_after_start=False, listening=0)
     assert row is not None
@@ -211,6 +220,7 @@ def test_an_order_does_not_wait_for_a_look_inside_where_there_is_nothing_to_look
         ({"listening": 1 - 30 * SECOND}, False),
         ({"listening": -30 * SECOND}, True),
         ({"listening": -30 * SECOND, "vetoed_until": 1}, False),
+        ({"listening": -30 * SECOND, "vetoed_until": 0}, True),
         ({"listening": -30 * SECOND, "untaken": -SECOND}, False),
         ({"listening": -30 * SECOND, "surplus_since": -SECOND}, False),
     ],
@@ -219,6 +229,21 @@ def test_the_registration_of_a_listener_that_nobody_takes_is_asked_about(
     marks: dict[str, Any], asks: bool
 ) -> None:
     assert ("LookUpRunner" in sent(S.LISTENING, since=-HOUR, **({"listening": -5 * MINUTE} | marks))) is asks
+
+
+@pytest.mark.parametrize(
+    ("state", "marks"),
+    [(S.STARTING, {}), (S.ASSIGNED, {"soft_last": 0}), (S.RUNNING, {"hard": -MINUTE})],
+)
+def test_only_of_one_that_listens_it_is_asked_whether_nobody_takes_it(
+    state: RunnerState, marks: dict[str, Any]
+) -> None:
+    assert sent(state, since=-MINUTE, **marks) == []
+
+
+@pytest.mark.parametrize(("until", "what"), [(1, []), (0, ["Destroy"])])
+def test_remains_are_cleaned_up_when_the_pause_is_over(until: int, what: list[str]) -> None:
+    assert sent(S.GONE, cleanup=True, vetoed_until=until) == what
 
 
 @pytest.mark.parametrize(
@@ -252,6 +277,16 @@ def test_a_row_is_forgotten_after_an_hour_when_nothing_of_it_is_owed(marks: dict
 @pytest.mark.parametrize("owed", [{"cleanup": True}, {"unregister": True}, {"leak": -HOUR}])
 def test_a_row_of_which_something_is_owed_is_kept(owed: dict[str, Any]) -> None:
     assert look(S.GONE, since=-DAY, **owed)[0] is not None
+
+
+def test_a_row_is_kept_while_it_stands_for_a_job_that_the_forge_cannot_be_asked_about() -> None:
+    world = World(pool(max_concurrent=0))
+    world.queued(1)
+    world.core.state.scopes[str(APP)] = replace(world.core.state.scope(APP), silent=0, next_try=0)
+    row, commands = look(S.GONE, world, since=-DAY, hard=-DAY, consumes=True)
+    assert commands == ()
+    assert row is not None
+    assert row.consumes
 
 
 def test_one_that_does_not_begin_to_listen_is_said_to() -> None:

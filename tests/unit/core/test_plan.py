@@ -652,6 +652,14 @@ def test_a_spare_is_made_beside_jobs_whose_pool_is_configured_no_more() -> None:
     assert [command.labels for command in of(step.commands, cm.Register)] == [LABELS]
 
 
+def test_whoever_may_be_displaced_is_looked_at_when_the_demand_comes_and_not_a_minute_later() -> None:
+    world = World(pool(), pool("arm", labels=("arm",)), slots=1)
+    (idle,) = world.listening(1)
+    world.wait(5 * MINUTE + SECOND)
+    sent = world.queued(2, labels=("arm",))
+    assert [command.runner for command in of(sent, cm.ProbeRunner)] == [idle]
+
+
 def test_a_class_without_a_job_leaves_nothing_behind_in_the_store() -> None:
     world = World()
     world.queued(1)

@@ -232,6 +232,17 @@ def test_one_that_nobody_takes_gives_its_place_in_its_pool_to_a_job_that_it_cann
     )
 
 
+def test_a_place_in_a_pool_is_given_also_where_another_pool_has_runners_of_its_jobs_labels() -> None:
+    other = pool("other", labels=("arm", "fast"), exact=True)
+    world = World(exact(max_concurrent=1), other, slots=4)
+    world.listening(9, labels=("arm",))
+    (plain,) = world.listening(1, labels=("linux",))
+    world.queued(2, labels=("gpu",))
+    Field(world).run(80 * SECOND)
+    assert world.runner(plain).state is S.GONE
+    assert {decision.rule for decision in world.decisions} == {"displaced"}
+
+
 def test_a_full_pool_whose_runners_serve_all_displaces_nobody() -> None:
     world = World(pool("small", labels=GPU, max_concurrent=1), slots=4)
     (plain,) = world.listening(1, labels=("linux",))
