@@ -305,7 +305,7 @@ def _sort(hint: Any) -> str:
         return "union"
     if origin in (tuple, dict):
         return str(origin.__name__)
-    if isinstance(hint, type) and origin is None:
+    if isinstance(hint, type):
         if dataclasses.is_dataclass(hint):
             return "dataclass"
         if issubclass(hint, Enum):

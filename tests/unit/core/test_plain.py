@@ -158,6 +158,10 @@ def test_fields_are_given_by_name_in_whatever_order_they_come():
     assert plain == {"size": 7, "later": 1, "name": "a"}
 
 
+def test_what_is_given_whole_and_in_order_is_converted_too():
+    assert decode(Wrapped, {"leaf": {"name": "a"}}) == Wrapped(Leaf(Name("a")))
+
+
 def test_what_comes_back_is_as_frozen_as_what_went():
     back = decode(Everything, encode(one()))
     assert type(back) is Everything
@@ -207,6 +211,8 @@ def test_a_row_without_a_newer_field_gets_its_default():
         ({"shape": {"kind": ["Leaf"]}}, "Everything.shape: kind ['Leaf'] is none of Leaf, Other, Empty"),
         ({"by_name": {"a": ["blue"]}}, "Everything.by_name: 'blue' is no Colour"),
         ({"by_name": {1: []}}, "Everything.by_name: expected strings as keys"),
+        ({"by_name": {"a": [], 1: []}}, "Everything.by_name: expected strings as keys"),
+        ({"by_name": []}, "Everything.by_name: expected object, got list"),
     ],
 )
 def test_wrong_plain_data_is_refused_with_class_and_field(changed, text):
@@ -249,7 +255,11 @@ def test_a_long_wrong_value_is_not_repeated_whole():
         ({"names": (1,)}, "Everything.names: expected str, got int"),
         ({"pair": (1, Leaf(Name("a")), 2)}, "Everything.pair: expected 2 items, got 3"),
         ({"ratio": float("inf")}, "Everything.ratio: inf is not finite"),
+        ({"ratio": "1"}, "Everything.ratio: expected float, got str"),
+        ({"flag": 1}, "Everything.flag: expected bool, got int"),
         ({"by_name": {1: ()}}, "Everything.by_name: expected strings as keys"),
+        ({"by_name": {"a": (), 1: ()}}, "Everything.by_name: expected strings as keys"),
+        ({"by_name": []}, "Everything.by_name: expected dict, got list"),
     ],
 )
 def test_a_wrong_value_never_becomes_a_row(changed, text):
@@ -272,13 +282,40 @@ class Odd(Enum):
     PAIR = (1, 2)
 
 
+def encode_as(hint: Any, value: Any) -> Any:
+    return encode(value, hint)
+
+
 @pytest.mark.parametrize(
-    "hint",
-    [set[str], list[int], bytes, object, Any, dict[int, str], Odd, Derived, Leaf | Late, str | Colour],
+    "hint", [set[str], list[int], bytes, object, Any, dict[int, str], Odd, Derived, Leaf | Late]
 )
-def test_what_cannot_be_carried_is_said_when_it_is_first_met(hint):
+@pytest.mark.parametrize("way", [encode_as, decode])
+def test_what_cannot_be_carried_is_said_when_it_is_first_met(hint, way):
     with pytest.raises(TypeError):
-        decode(hint, {})
+        way(hint, {})
+
+
+def test_a_union_of_a_string_and_of_what_is_written_as_one_is_refused():
+    with pytest.raises(TypeError, match="look alike as str"):
+        decode(str | Colour, {})
+
+
+@pytest.mark.parametrize("value", [1, 1.5])
+def test_a_number_that_may_be_whole_or_not_comes_back_as_it_went(value):
+    back = decode(int | float, encode(value, int | float))
+    assert (back, type(back)) == (value, type(value))
+
+
+def test_a_whole_number_where_a_fraction_is_wanted_becomes_one():
+    back = decode(float | str, 3)
+    assert (back, type(back)) == (3.0, float)
+    assert type(decode(float, 3)) is float
+
+
+def test_a_tuple_of_one_has_one():
+    assert decode(tuple[Leaf], encode((Leaf(Name("a")),), tuple[Leaf])) == (Leaf(Name("a")),)
+    with pytest.raises(ValueError, match="expected 1 items, got 2"):
+        decode(tuple[int], [1, 2])
 
 
 @pytest.mark.parametrize(
