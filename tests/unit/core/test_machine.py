@@ -18,6 +18,7 @@ from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.core.agenda import Agenda
 from ephemerd.core.machine import RULES, Core, Unsettled
+from ephemerd.core.rows import PoolRow
 from ephemerd.core.turn import Turn
 from ephemerd.core.validate import slot_difference, validate, validate_runner
 from ephemerd.domain.errors import Fault, Remedy
@@ -314,6 +315,45 @@ def test_a_turn_that_never_settles_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("ephemerd.core.examine.examine", again)
     with pytest.raises(Unsettled, match=name):
         world.core.handle(ev.SweepOrdered(), world.now)
+
+
+def test_whoever_was_touched_is_looked_at_in_the_order_in_which_they_were_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(slots=12)
+    names = world.listening(*range(1, 12))
+    looked: list[RunnerId] = []
+    nobody = RunnerId("eph-s1-e1-0")
+    touched = (names[10], names[1], nobody)
+    monkeypatch.setitem(machine.HANDLERS, ev.SweepOrdered, lambda t, _: t.touch(touched))
+    monkeypatch.setattr("ephemerd.core.examine.examine", lambda t, name: looked.append(name))
+    world.core.handle(ev.SweepOrdered(), world.now)
+    assert looked == [nobody, names[1], names[10]]
+    looked.clear()
+    monkeypatch.setitem(machine.HANDLERS, ev.SweepOrdered, lambda t, _: t.touch((names[10], names[1])))
+    world.core.handle(ev.SweepOrdered(), world.now)
+    assert looked == [names[1], names[10]]
+
+
+def test_a_pool_is_cordoned_by_itself_by_its_host_or_with_everything() -> None:
+    by_pool = World(pool(), pool("big", labels=GPU))
+    assert not by_pool.core.cordoned("small")
+    by_pool.feed(ev.CordonOrdered("ann", ev.Target.POOL, "small"))
+    assert (by_pool.core.cordoned("small"), by_pool.core.cordoned("big")) == (True, False)
+    assert not by_pool.core.cordoned("no such pool")
+    by_host = World(pool(), pool("big", host="there"), hosts=(Host("here", 1), Host("there", 1)))
+    by_host.feed(ev.CordonOrdered("ann", ev.Target.HOST, "there"))
+    assert (by_host.core.cordoned("small"), by_host.core.cordoned("big")) == (False, True)
+    everything = World()
+    everything.feed(ev.CordonOrdered("ann", ev.Target.ALL))
+    assert everything.core.cordoned("small")
+    assert everything.core.cordoned("no such pool")
+    assert not everything.core.draining()
+
+
+def test_a_pool_whose_host_is_not_known_is_not_cordoned_by_it() -> None:
+    rows = {"pool": {"small": PoolRow(pool())}}
+    assert Core(rows, START).cordoned("small") is False
 
 
 def test_validate_finds_what_does_not_hold() -> None:
