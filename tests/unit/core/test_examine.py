@@ -201,6 +201,7 @@ def test_a_look_inside_is_under_way_until_its_own_answer_comes() -> None:
     row, (probe,) = look(S.LISTENING, adopted=True, seen_after_start=False, listening=0)
     assert row is not None
     assert isinstance(probe, cm.ProbeRunner)
+    assert probe == cm.ProbeRunner(WHO, "small", "env", probe.token)
     assert (row.asked, row.token) == (START + DAY, probe.token)
 
 

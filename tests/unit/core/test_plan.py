@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from ephemerd.core import events as ev
 from ephemerd.core.examine import examine
 from ephemerd.core.index import group_name
 from ephemerd.core.machine import Core
-from ephemerd.core.plan import is_discharged
+from ephemerd.core.plan import is_discharged, ready
 from ephemerd.core.turn import Turn
 from ephemerd.core.validate import validate
 from ephemerd.domain.errors import Fault, Remedy
@@ -384,6 +385,39 @@ def test_no_more_questions_than_slots() -> None:
     assert world.count(cm.LookUpJob) == 1
 
 
+def test_hundreds_are_asked_about_in_one_turn() -> None:
+    world = World(pool(scope=ORG, max_concurrent=1_000), slots=1_000, lists=False)
+    world.strict = False
+    world.feed(ev.CordonOrdered("ann", ev.Target.ALL))
+    for number in range(1, 221):
+        world.queued(number, repository=f"acme/number-{number % 4}")
+    world.wait(61 * SECOND)
+    step = world.feed(ev.UncordonOrdered("ann", ev.Target.ALL))
+    assert sorted(command.job.id for command in of(step.commands, cm.LookUpJob)) == list(range(1, 221))
+
+
+def test_no_job_is_asked_about_beside_a_runner_on_its_way_to_it() -> None:
+    world = World(slots=4, lists=False)
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.started(name)
+    world.feed(ev.CordonOrdered("ann", ev.Target.ALL))
+    world.queued(2)
+    world.wait(61 * SECOND)
+    step = world.feed(ev.UncordonOrdered("ann", ev.Target.ALL))
+    assert [command.job for command in of(step.commands, cm.LookUpJob)] == [key(2)]
+    assert of(step.commands, cm.Register) == []
+
+
+def test_a_job_that_may_not_be_tried_yet_holds_up_none_behind_it() -> None:
+    world = World(slots=1)
+    world.feed(ev.CordonOrdered("ann", ev.Target.ALL))
+    world.queued(1, 2)
+    world.core.state.jobs[key(1)] = replace(world.job(1), not_before=world.now + 1)
+    world.feed(ev.UncordonOrdered("ann", ev.Target.ALL))
+    assert intents(world) == [2]
+
+
 def test_a_listing_confirms_as_well_as_a_delivery() -> None:
     world = World(slots=1)
     (name,) = world.listening(99)
@@ -393,6 +427,43 @@ def test_a_listing_confirms_as_well_as_a_delivery() -> None:
     world.told(report(1, F.QUEUED), Told.LISTING)
     step = world.exited(name)
     assert len(of(step.commands, cm.Register)) == 1
+
+
+@pytest.mark.parametrize(
+    ("marks", "can"),
+    [
+        ({"limited_until": 1}, False),
+        ({"limited_until": 0}, True),
+        ({"denied_until": 1}, False),
+        ({"denied_until": 0}, True),
+        ({"silent": -MINUTE, "next_try": 1}, False),
+        ({"silent": -MINUTE, "next_try": 0}, True),
+    ],
+)
+def test_a_pool_is_ready_from_the_moment_on_at_which_its_forge_may_be_asked(
+    marks: dict[str, int], can: bool
+) -> None:
+    world = World()
+    times = {name: world.now + ms for name, ms in marks.items()}
+    world.core.state.scopes[str(APP)] = replace(world.core.state.scope(APP), **times)
+    assert ready(Turn(world.core.state, world.now), pool()) is can
+
+
+@pytest.mark.parametrize(
+    ("marks", "can"),
+    [
+        ({}, True),
+        ({"not_before": START + 1}, False),
+        ({"not_before": START}, True),
+        ({"configured": False}, False),
+        ({"cordoned": "ann"}, False),
+        ({"missing": "the runner application is not there"}, False),
+    ],
+)
+def test_a_pool_is_ready_as_far_as_it_goes_by_its_own_row(marks: dict[str, Any], can: bool) -> None:
+    world = World()
+    world.core.state.pools["small"] = replace(world.core.state.pools["small"], **marks)
+    assert ready(Turn(world.core.state, START), pool()) is can
 
 
 # -- swaps and replacements --------------------------------------------------------------------------
@@ -657,6 +728,17 @@ def test_whoever_may_be_displaced_is_looked_at_when_the_demand_comes_and_not_a_m
     (idle,) = world.listening(1)
     world.wait(5 * MINUTE + SECOND)
     sent = world.queued(2, labels=("arm",))
+    assert [command.runner for command in of(sent, cm.ProbeRunner)] == [idle]
+
+
+def test_room_on_one_host_hides_no_demand_that_waits_for_a_slot_of_another() -> None:
+    hosts = (Host("here", 4), Host("there", 1))
+    arm, big = pool("arm", labels=("arm",), host="there"), pool("big", labels=GPU, host="there")
+    world = World(pool("a"), big, arm, hosts=hosts)
+    (idle,) = world.listening(1, labels=("arm",))
+    world.wait(5 * MINUTE + SECOND)
+    assert len(world.planned(2)) == 1
+    sent = world.queued(3, labels=GPU)
     assert [command.runner for command in of(sent, cm.ProbeRunner)] == [idle]
 
 

@@ -232,6 +232,14 @@ def test_one_that_nobody_takes_gives_its_place_in_its_pool_to_a_job_that_it_cann
     )
 
 
+def test_one_that_waited_long_gives_its_place_when_the_demand_comes_and_not_a_minute_later() -> None:
+    world = World(exact(max_concurrent=1), pool("other", labels=("arm",)), slots=4)
+    (plain,) = world.listening(1, labels=("linux",))
+    world.wait(5 * MINUTE + SECOND)
+    sent = world.queued(2, labels=("gpu",))
+    assert [command.runner for command in of(sent, cm.ProbeRunner)] == [plain]
+
+
 def test_a_place_in_a_pool_is_given_also_where_another_pool_has_runners_of_its_jobs_labels() -> None:
     other = pool("other", labels=("arm", "fast"), exact=True)
     world = World(exact(max_concurrent=1), other, slots=4)
@@ -292,3 +300,6 @@ def test_nothing_is_kept_of_a_variety_without_runners() -> None:
     world.exited(name)
     Field(world).run(2 * HOUR)
     assert not world.knows(name)
+    index = world.core.state.index
+    for kept in (index.takers, index.links, index.flow, index.supply, index.consuming, index.leftover):
+        assert [variety for variety in kept if labels_of(variety)] == []
