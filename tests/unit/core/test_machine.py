@@ -18,12 +18,12 @@ from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.core.agenda import Agenda
 from ephemerd.core.machine import RULES, Core, Unsettled
-from ephemerd.core.rows import PoolRow
+from ephemerd.core.rows import HostRow, PoolRow, ScopeRow
 from ephemerd.core.turn import Turn
 from ephemerd.core.validate import slot_difference, validate, validate_runner
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
-from ephemerd.domain.job import ForgeStatus, JobReport, Told
+from ephemerd.domain.job import ForgeStatus, Job, JobReport, JobStatus, Told
 from ephemerd.domain.pool import Host, Policy, Setup
 from ephemerd.domain.runner import Runner, RunnerState
 from ephemerd.domain.verdict import Sign
@@ -198,6 +198,73 @@ def test_every_change_of_a_row_is_told_and_nothing_else_is() -> None:
     kept = {kind: rows for kind, rows in world.core.checkpoint()["rows"].items() if rows}
     told["counter"] = {**kept["counter"], **told["counter"]}  # what is counted from the start is no change
     assert {kind: rows for kind, rows in told.items() if rows} == kept
+
+
+def test_every_moment_follows_from_the_rows() -> None:
+    asked = Job(key(1), LABELS, 1, JobStatus.QUEUED, 1, 1, 1, asked=START - 1, asking="waiting")
+    plain = dataclasses.replace(asked, asked=None, asking="")
+    jobs = (
+        asked,
+        dataclasses.replace(plain, key=key(2), order=2, ask_again=START + 5),
+        dataclasses.replace(plain, key=key(3), order=3, not_before=START + 7),
+        dataclasses.replace(plain, key=key(4), order=4, not_before=START),
+    )
+    runner = Runner(RunnerId("eph-s1-e1-1"), "small", "here", APP, 1, S.REGISTERING, START, START)
+    rows = {
+        "job": {str(row.key): row for row in jobs},
+        "runner": {runner.id: runner},
+        "pool": {"small": PoolRow(pool(), not_before=START + 9)},
+        "scope": {str(APP): ScopeRow(APP, jobs_due=START + 11)},
+        "host": {"here": HostRow("here", 4, due=START + 13)},
+        "meta": {"sweep": START + 15},
+    }
+    core = Core(rows, START)
+    assert core.state.agenda.moments() == {
+        ("job", str(key(1))): START - 1 + Policy().confirm_wait,
+        ("job", str(key(2))): START + 5,
+        ("job", str(key(3))): START + 7,
+        ("runner", runner.id): START + Policy().registering_limit,
+        ("pool", "small"): START + 9,
+        ("scope", str(APP)): START + 11,
+        ("host", "here"): START + 13,
+        ("sweep", ""): START + 15,
+    }
+
+
+def test_what_demand_and_supply_are_matched_with_follows_from_the_rows() -> None:
+    world = World(pool(), pool("big", labels=GPU, min_idle=1), slots=3)
+    world.listening(1)
+    world.queued(2, 3)
+    world.queued(4, labels=GPU)
+    kept, again = world.core.state.index, world.reborn().state.index
+    assert (again.takers, again.turns, again.flow) == (kept.takers, kept.turns, kept.flow)
+    assert again.leftover == kept.leftover
+    assert [(group.pools, group.varieties, group.unmatched) for group in again.groups.values()] == [
+        (group.pools, group.varieties, group.unmatched) for group in kept.groups.values()
+    ]
+
+
+def test_a_reload_serves_at_once_what_it_makes_possible() -> None:
+    world = World()
+    assert world.planned(1, labels=("arm",)) == []
+    step = world.feed(
+        ev.Reconfigured("ann", dataclasses.replace(world.setup, pools=(pool(labels=("arm",)),)))
+    )
+    assert [command.labels for command in of(step.commands, cm.Register)] == [("arm",)]
+
+
+def test_an_answer_concerns_its_runner_even_where_nothing_follows() -> None:
+    world = World()
+    assert world.feed(ev.EnvironmentExited(RunnerId("nobody"), 0)).subjects == ("nobody",)
+
+
+def test_what_a_scope_answers_is_kept_of_it() -> None:
+    world = World()
+    world.now += MINUTE
+    world.feed(ev.ScopeAnswered(APP))
+    assert world.core.state.scope(APP).answered == world.now
+    world.feed(ev.ScopeAnswered(APP, world.now + HOUR))
+    assert world.core.state.scope(APP).limited_until == world.now + HOUR
 
 
 # -- order is nothing ----------------------------------------------------------------------------------
