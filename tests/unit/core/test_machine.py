@@ -210,7 +210,7 @@ def test_every_moment_follows_from_the_rows() -> None:
         dataclasses.replace(plain, key=key(4), order=4, not_before=START),
     )
     runner = Runner(RunnerId("eph-s1-e1-1"), "small", "here", APP, 1, S.REGISTERING, START, START)
-    rows = {
+    rows: dict[str, dict[str, Any]] = {
         "job": {str(row.key): row for row in jobs},
         "runner": {runner.id: runner},
         "pool": {"small": PoolRow(pool(), not_before=START + 9)},
@@ -218,8 +218,7 @@ def test_every_moment_follows_from_the_rows() -> None:
         "host": {"here": HostRow("here", 4, due=START + 13)},
         "meta": {"sweep": START + 15},
     }
-    core = Core(rows, START)
-    assert core.state.agenda.moments() == {
+    assert Core(rows, START).state.agenda.moments() == {
         ("job", str(key(1))): START - 1 + Policy().confirm_wait,
         ("job", str(key(2))): START + 5,
         ("job", str(key(3))): START + 7,
