@@ -33,6 +33,9 @@ DESTROY_EXTRA = 20.0
 LEAST_DESTROY = 90.0
 """A stop and a kill wait 30 s each (`Runtime.destroy`), however short the policy's bound is."""
 STARTS_AT_ONCE = 8
+TURN_SHARE = 0.5
+"""What part of the provision limit a start may wait for its turn. The rest is for the start itself: one that is begun
+with no time left is torn down half done, and where starts are slow each of these makes the next ones later still."""
 PROBES_AT_ONCE = 16
 
 T = TypeVar("T")
@@ -103,14 +106,27 @@ class RuntimeCalls:
             runtime = self._configured(pool)
             order = StartOrder(runner, pool, self._store, credential)
             limit = max(self._policy.provision_limit / SECOND, 1.0)
-            async with self._starts:
+            await self._turn(limit * TURN_SHARE)
+            try:
                 environment = await self._call(runtime.start(order), limit, "start")
+            finally:
+                self._starts.release()
         except PortError as error:
             self._inbox.tell(e.StartFailed(runner, error.fault()))
         else:
             self._inbox.tell(e.EnvironmentStarted(runner, environment))
         finally:
             self._starting.discard(runner)
+
+    async def _turn(self, seconds: float) -> None:
+        """Wait for one of the places of starts under way; raise `Broken` where none becomes free in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._starts.acquire()
+        except TimeoutError:
+            raise Broken(
+                f"its turn to be started did not come within {seconds:g} s: starts are too many or too slow"
+            ) from None
 
     async def probe(self, command: c.ProbeRunner) -> None:
         """Look inside once, within the probe's deadline."""
