@@ -157,7 +157,6 @@ def _notice(t: Turn, variety: str) -> None:
     pool, labels = t.state.pool(pool_of(variety)), labels_of(variety)
     for group in index.groups.values():
         if serves(pool, labels, group):
-            index.dirty_varieties.update(dict.fromkeys(group.varieties))
             _unlink(index, group)
             index.dirty_groups[group.name] = None
     if not there:

@@ -713,6 +713,17 @@ def test_a_spare_is_made_beside_jobs_whose_pool_is_on_another_host() -> None:
     assert [command.labels for command in of(world.sent, cm.Register)] == [LABELS]
 
 
+def test_a_spare_is_made_beside_jobs_that_the_forge_holds_back() -> None:
+    arm = pool("arm", labels=("arm",))
+    world = World(arm, pool(), slots=4)
+    world.listening(1, labels=("arm",))
+    world.wait(31 * SECOND)
+    assert world.planned(2, labels=("arm",)) == []
+    setup = Setup((arm, pool(min_idle=1)), world.setup.hosts, world.setup.policy)
+    step = world.feed(ev.Reconfigured("ann", setup))
+    assert [command.labels for command in of(step.commands, cm.Register)] == [LABELS]
+
+
 def test_a_spare_is_made_beside_jobs_whose_pool_is_configured_no_more() -> None:
     world = World(pool("gpu", labels=("gpu",)), slots=1)
     world.feed(ev.CordonOrdered("ann", ev.Target.ALL))
