@@ -21,6 +21,7 @@ from ephemerd.core.machine import RULES, Core, Unsettled
 from ephemerd.core.rows import HostRow, PoolRow, ScopeRow
 from ephemerd.core.turn import Turn
 from ephemerd.core.validate import slot_difference, validate, validate_runner
+from ephemerd.domain.access import Access
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus, Job, JobReport, JobStatus, Told
@@ -204,10 +205,10 @@ def test_every_moment_follows_from_the_rows() -> None:
     asked = Job(key(1), LABELS, 1, JobStatus.QUEUED, 1, 1, 1, asked=START - 1, asking="waiting")
     plain = dataclasses.replace(asked, asked=None, asking="")
     jobs = (
+        dataclasses.replace(plain, key=key(4), order=0, not_before=START),
         asked,
         dataclasses.replace(plain, key=key(2), order=2, ask_again=START + 5),
         dataclasses.replace(plain, key=key(3), order=3, not_before=START + 7),
-        dataclasses.replace(plain, key=key(4), order=4, not_before=START),
     )
     runner = Runner(RunnerId("eph-s1-e1-1"), "small", "here", APP, 1, S.REGISTERING, START, START)
     rows: dict[str, dict[str, Any]] = {
@@ -250,6 +251,83 @@ def test_a_reload_serves_at_once_what_it_makes_possible() -> None:
         ev.Reconfigured("ann", dataclasses.replace(world.setup, pools=(pool(labels=("arm",)),)))
     )
     assert [command.labels for command in of(step.commands, cm.Register)] == [("arm",)]
+
+
+def test_a_reload_with_other_limits_holds_for_what_is_out_already() -> None:
+    world = World(slots=1)
+    (name,) = world.listening(9)
+    world.in_progress(9, name)
+    world.queued(1)
+    world.wait(61 * SECOND)
+    world.exited(name)
+    assert world.job(1).asked == world.now
+    policy = dataclasses.replace(world.setup.policy, confirm_wait=3 * SECOND)
+    world.feed(ev.Reconfigured("ann", dataclasses.replace(world.setup, policy=policy)))
+    assert world.core.state.agenda.moments()["job", str(key(1))] == world.now + 3 * SECOND
+
+
+def test_a_runner_is_looked_at_when_its_next_limit_ends() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    moments, policy = world.core.state.agenda.moments, world.setup.policy
+    assert moments()["runner", name] == START + policy.registering_limit
+    world.now += SECOND
+    world.registered(name)
+    assert moments()["runner", name] == world.now + policy.provision_limit
+
+
+def test_a_question_about_a_job_that_nobody_answers_is_out_no_more_after_a_while() -> None:
+    world = World(slots=1)
+    (name,) = world.listening(9)
+    world.in_progress(9, name)
+    world.queued(1)
+    world.wait(61 * SECOND)
+    world.exited(name)
+    world.now += world.setup.policy.confirm_wait
+    assert world.job(1).asking == "confirm"
+    step = world.feed(ev.Woke())
+    assert world.job(1).asking == ""
+    assert len(of(step.commands, cm.Register)) == 1, "it is made all the same"
+
+
+def test_who_may_use_the_runners_is_part_of_a_checkpoint() -> None:
+    world = World()
+    access = (Access("github", most=1),)
+    world.boot(setup=dataclasses.replace(world.setup, access=access))
+    kept = world.core.checkpoint()["rows"]["access"]
+    assert {name: codec.decode_row("access", row) for name, row in kept.items()} == {"github": access[0]}
+
+
+def test_a_turn_that_makes_a_spare_ends_with_nothing_left_to_match() -> None:
+    world = World(pool(min_idle=1), lists=False)
+    index = world.core.state.index
+    (spare,) = world.core.state.runners.values()
+    assert (index.leftover, spare.surplus_since) == ({"small": 1}, world.now)
+    assert (index.dirty_groups, index.dirty_varieties) == ({}, {})
+
+
+def test_a_host_is_listed_when_its_moment_has_come() -> None:
+    rows = {"host": {"here": HostRow("here", 4, due=START + 5)}}
+    core = Core(rows, START)
+    assert core.next_wake() == START + 5
+    assert core.handle(ev.Woke(), START + 5).commands == (cm.ListEnvironments("here"),)
+
+
+def test_the_sweep_looks_at_whoever_is_live_and_forgets_old_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(policy=Policy(finished_kept=SECOND))
+    world.completed(2)
+    world.wait(7 * SECOND)
+    (name,) = world.listening(1)
+    world.wait(52 * SECOND)
+    moments = world.core.state.agenda.moments()
+    assert moments["runner", name] > moments["sweep", ""] == START + MINUTE
+    assert key(2) in world.core.state.jobs
+    looked: list[RunnerId] = []
+    monkeypatch.setattr("ephemerd.core.examine.examine", lambda t, name: looked.append(name))
+    world.now = START + MINUTE
+    world.feed(ev.Woke())
+    assert looked == [name]
+    assert key(2) not in world.core.state.jobs
 
 
 def test_an_answer_concerns_its_runner_even_where_nothing_follows() -> None:
