@@ -317,6 +317,7 @@ def test_a_registration_whose_answer_was_lost_is_asked_for_by_name_after_a_minut
         ({"since": -2 * MINUTE, "stuck": "for another reason"}, S.ASSIGNED, False),
         ({"since": -20 * MINUTE, "soft_last": 1 - 15 * MINUTE}, S.ASSIGNED, True),
         ({"since": -20 * MINUTE, "soft_last": -15 * MINUTE}, S.LISTENING, False),
+        ({"since": -20 * MINUTE, "soft_last": -15 * MINUTE, "hard": -HOUR}, S.ASSIGNED, True),
     ],
 )
 def test_a_job_that_was_offered_and_did_not_follow(
@@ -401,6 +402,13 @@ def test_the_oldest_job_that_could_be_its_own_is_asked_about() -> None:
     assert who(2, (-1,)) == ([key(1)], True)
     assert who(2, (0,)) == ([key(2)], True)
     assert who(2, worker=1 - MINUTE) == ([], True)
+
+
+def test_a_job_that_is_asked_about_says_what_for() -> None:
+    world = World(pool(max_concurrent=0))
+    world.queued(1)
+    look(S.RUNNING, world, since=-HOUR, hard=-HOUR, worker=-MINUTE, consumes=True)
+    assert (world.job(1).asking, world.job(1).asked) == ("name", world.now + DAY)
 
 
 def test_when_all_that_wait_are_known_to_wait_it_stands_for_none_of_them() -> None:
