@@ -444,7 +444,7 @@ def test_a_pool_is_ready_from_the_moment_on_at_which_its_forge_may_be_asked(
     marks: dict[str, int], can: bool
 ) -> None:
     world = World()
-    times = {name: world.now + ms for name, ms in marks.items()}
+    times: dict[str, Any] = {name: world.now + ms for name, ms in marks.items()}
     world.core.state.scopes[str(APP)] = replace(world.core.state.scope(APP), **times)
     assert ready(Turn(world.core.state, world.now), pool()) is can
 
