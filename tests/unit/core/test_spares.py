@@ -117,6 +117,14 @@ def test_one_that_grew_old_is_retired_and_another_takes_its_place() -> None:
     assert world.rules(first) == "expired"
 
 
+def test_one_that_is_there_is_still_counted_after_the_configuration_is_read_again() -> None:
+    world = World(pool(min_idle=1))
+    listens(world, spares(world)[0])
+    world.setup = Setup((pool(min_idle=1), pool("gpu", labels=GPU)), (Host("local", 4),), world.setup.policy)
+    world.handle(ev.Reconfigured("ann", world.setup))
+    assert len(registered(world)) == 1
+
+
 def test_they_are_given_up_when_they_are_wanted_no_more() -> None:
     world = World(pool(min_idle=1))
     (first,) = spares(world)
