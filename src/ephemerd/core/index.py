@@ -159,6 +159,8 @@ class Index:
             return
         if before[0] != after[0]:
             _moved(self.by_state, before[0], after[0])
+            if after[1] is not None:  # the most advanced of the supply are matched first
+                self.dirty_varieties[after[1]] = None
         for members, was, now in (
             (self.supply, before[1], after[1]),
             (self.consuming, before[2], after[2]),

@@ -298,6 +298,20 @@ def test_fp_15_old_demand_is_confirmed_before_a_slot_is_spent_on_it() -> None:
     assert world.core.state.index.reserved == {}
 
 
+def test_whoever_listens_first_is_the_matched_one_though_nobody_came_or_went() -> None:
+    """Two runners, one job left: the later one listens first. The matching says so at once, not after a restart."""
+    world = World()
+    first, second = world.planned(1, 2)
+    world.completed(1, how="cancelled")
+    spare = {name for name in (first, second) if world.runner(name).surplus_since is not None}
+    assert spare == {second}
+    world.registered(second)
+    world.started(second)
+    world.sign(second, Sign.LISTENING)
+    assert world.runner(second).surplus_since is None
+    assert world.runner(first).surplus_since == world.now
+
+
 @pytest.mark.parametrize("status", [F.IN_PROGRESS, F.COMPLETED])
 def test_only_in_progress_and_completed_are_a_no(status: ForgeStatus) -> None:
     world = World(slots=1)
