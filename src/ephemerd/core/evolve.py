@@ -8,6 +8,7 @@ values without `__post_init__`. Copy and comparison are functions written out fi
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import fields, make_dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -44,9 +45,16 @@ def same(one: T, other: T) -> bool:
     return (_made.get(cls) or _make(cls)).same(one, other)
 
 
+@functools.cache
+def twin_of(cls: Any) -> Any:
+    """Return the class with the same slots that is not frozen; it is called with the values of all fields."""
+    names = [item.name for item in fields(cls)]
+    return make_dataclass(cls.__name__, names, slots=True, eq=False, repr=False)
+
+
 def _make(cls: type) -> _Made:
     names = [item.name for item in fields(cls)]
-    twin = make_dataclass(cls.__name__, names, slots=True, eq=False, repr=False, init=False)
+    twin = twin_of(cls)
     steps = "".join(f"    made.{name} = row.{name}\n" for name in names)
     terms = " and ".join(f"(a.{name} is b.{name} or a.{name} == b.{name})" for name in names)
     source = (

@@ -327,9 +327,8 @@ def _found(t: Turn, row: Runner, event: RunnerLookedUp) -> None:
         _registration_without_environment(t, row, event)
         return
     fence = row.fence
-    if (
-        fence.missing is not None
-    ):  # it is there after all: its fence may be asked again, and misses count anew
+    if fence.missing is not None:
+        # It is there after all: its fence may be asked again, and misses count anew.
         fence = replace(fence, missing=None, missing_again=None)
     row = t.change_runner(row, untaken=t.now, lost=None, lost_again=None, fence=fence)
     if event.busy and row.hard is None:

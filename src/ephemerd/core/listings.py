@@ -93,9 +93,8 @@ def _found(t: Turn, found: FoundEnvironment, host: str) -> bool:
             gate.end_leftovers(t, row, "it had left processes when this process life began")
         elif row.state is S.RETIRING and row.gate is None:
             gate.again_from_retiring(t, row, "this process life began while it was being destroyed")
-    elif (
-        row.adopted and was_missed
-    ):  # perhaps by the first listing of all, after which nobody would follow it
+    elif row.adopted and was_missed:
+        # Perhaps by the first listing of all, after which nobody would follow it.
         t.send(WatchRunner(row.id, row.pool, row.environment or ""))
     if row.leak is not None and row.leak_again is None:
         if t.now - row.leak < t.policy.look_again:

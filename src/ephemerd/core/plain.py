@@ -20,6 +20,7 @@ from collections.abc import Callable, Hashable, Iterable
 from enum import Enum
 from typing import Any, NamedTuple, NewType, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
+from ephemerd.core import evolve
 from ephemerd.domain import permit
 
 T = TypeVar("T")
@@ -199,7 +200,7 @@ def _object_decoder(cls: Any) -> Convert:
     factories: list[Any] = [field.default_factory for field in fields]
     defaults = [None if _default(field) is _MISSING else field.default for field in fields]
     fresh = [place for place, factory in enumerate(factories) if factory is not _MISSING]
-    make = _maker(cls, fields)
+    make = _maker(cls)
     # Rows of a kind are of few varieties: the same names in the same order, with the same types. Each is looked at
     # once, and the fields are given by place, which costs a third of giving them by name.
     plans: dict[tuple[Any, ...], _Plan] = {}
@@ -245,16 +246,14 @@ def _object_decoder(cls: Any) -> Convert:
     return decode_object
 
 
-def _maker(cls: Any, fields: tuple[dataclasses.Field[Any], ...]) -> Callable[..., Any]:
+def _maker(cls: Any) -> Callable[..., Any]:
     """Return what makes one of the class from all its fields in their order.
 
-    A frozen class sets each field by a call. A twin with the same slots that is not frozen sets them at once, and
-    becomes one of the class then, as in `core.evolve`.
+    A frozen class sets each field by a call. Its twin sets them at once, and becomes one of the class then.
     """
     if not _is_bare(cls):
         return cls  # type: ignore[no-any-return]
-    names = [field.name for field in fields]
-    twin: Any = dataclasses.make_dataclass(cls.__name__, names, slots=True, eq=False, repr=False)
+    twin = evolve.twin_of(cls)
 
     def make(*values: Any) -> Any:
         made = twin(*values)

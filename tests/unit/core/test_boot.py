@@ -313,11 +313,7 @@ def test_remains_are_removed_by_the_next_life() -> None:
 
 def test_questions_of_an_earlier_life_reserve_no_slot() -> None:
     world = World(slots=1)
-    (name,) = world.listening(9)
-    world.in_progress(9, name)
-    world.queued(1)
-    world.wait(61 * SECOND)
-    world.exited(name)
+    world.doubted(1)
     assert world.core.state.index.reserved == {"here": 1}
     world.lists = False
     moved = Setup((pool(host="there"),), (Host("here", 1), Host("there", 1)), Policy())
@@ -490,11 +486,7 @@ def test_one_that_was_being_looked_up_is_looked_into_at_once() -> None:
 def test_a_question_about_a_job_that_nobody_will_answer_is_none() -> None:
     """A slot was reserved until its answer, and the host has none any more."""
     world = World(slots=1)
-    (name,) = world.listening(9)
-    world.in_progress(9, name)
-    world.queued(1)
-    world.wait(61 * SECOND)
-    world.exited(name)
+    world.doubted(1)
     assert (world.job(1).asking, world.job(1).pool) == ("confirm", "small")
     world.lists = False
     world.restart(setup=Setup((pool(),), (Host("here", 0),), Policy()))

@@ -510,11 +510,7 @@ def test_an_answer_about_a_job_that_was_never_told_makes_no_row_and_counts_as_an
 @pytest.mark.parametrize("status", [ForgeStatus.COMPLETED, None])
 def test_a_not_found_that_comes_late_leaves_an_ended_job_as_it_is(status: ForgeStatus | None) -> None:
     world = World(slots=1)
-    (name,) = world.listening(9)
-    world.in_progress(9, name)
-    world.queued(1)
-    world.wait(61 * SECOND)
-    world.exited(name)
+    world.doubted(1)
     question = world.last(cm.LookUpJob)
     world.completed(1, how="cancelled")
     before = world.job(1)

@@ -1006,13 +1006,7 @@ def test_a_registration_of_which_nothing_was_heard_is_taken_back_when_its_runner
 
 
 def test_a_registration_that_was_not_found_twice_is_not_asked_for_again() -> None:
-    world = build.World(answers=False)
-    name = world.listening()
-    world.environments()
-    for _ in range(2):
-        not_found(world, name)
-        world.wait(MINUTE + SECOND)
-    assert world.row(name).fence.missing_again is not None
+    world, name = missed_twice()
     asked = len(world.commands(cm.Deregister, name))
     world.exits(name)
     world.wait(2 * MINUTE)
@@ -1196,7 +1190,8 @@ def not_found(world: build.World, name: RunnerId) -> None:
     world.fenced(name, FenceAnswer.NOT_FOUND)
 
 
-def test_a_registration_that_was_missed_twice_and_is_found_again_counts_from_the_beginning() -> None:
+def missed_twice() -> tuple[build.World, RunnerId]:
+    """A listener whose registration two requests to deregister, a minute apart, did not find."""
     world = build.World(answers=False)
     name = world.listening()
     world.environments()
@@ -1204,6 +1199,11 @@ def test_a_registration_that_was_missed_twice_and_is_found_again_counts_from_the
         not_found(world, name)
         world.wait(MINUTE + SECOND)
     assert world.row(name).fence.missing_again is not None
+    return world, name
+
+
+def test_a_registration_that_was_missed_twice_and_is_found_again_counts_from_the_beginning() -> None:
+    world, name = missed_twice()
     world.probed(name, build.BUSY)
     world.wait(2 * MINUTE)
     question = world.commands(cm.LookUpRunner, name)[-1]

@@ -255,11 +255,7 @@ def test_a_reload_serves_at_once_what_it_makes_possible() -> None:
 
 def test_a_reload_with_other_limits_holds_for_what_is_out_already() -> None:
     world = World(slots=1)
-    (name,) = world.listening(9)
-    world.in_progress(9, name)
-    world.queued(1)
-    world.wait(61 * SECOND)
-    world.exited(name)
+    world.doubted(1)
     assert world.job(1).asked == world.now
     policy = dataclasses.replace(world.setup.policy, confirm_wait=3 * SECOND)
     world.feed(ev.Reconfigured("ann", dataclasses.replace(world.setup, policy=policy)))
@@ -278,11 +274,7 @@ def test_a_runner_is_looked_at_when_its_next_limit_ends() -> None:
 
 def test_a_question_about_a_job_that_nobody_answers_is_out_no_more_after_a_while() -> None:
     world = World(slots=1)
-    (name,) = world.listening(9)
-    world.in_progress(9, name)
-    world.queued(1)
-    world.wait(61 * SECOND)
-    world.exited(name)
+    world.doubted(1)
     world.now += world.setup.policy.confirm_wait
     assert world.job(1).asking == "confirm"
     step = world.feed(ev.Woke())

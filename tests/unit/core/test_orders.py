@@ -45,11 +45,7 @@ def test_an_order_for_something_unknown_changes_no_row() -> None:
 def test_fp_60a_the_cordon_is_checked_at_the_registration_itself() -> None:
     """The dispatch that waited for its word finds the cordon when the word comes."""
     world = World(slots=1)
-    (name,) = world.listening(9)
-    world.in_progress(9, name)
-    world.queued(1)
-    world.wait(61 * SECOND)
-    world.exited(name)
+    world.doubted(1)
     question = world.last(cm.LookUpJob)
     world.feed(ev.CordonOrdered("ann", ALL))
     step = world.feed(ev.JobLookedUp(question.job, question.token, world.waiting[question.job]))

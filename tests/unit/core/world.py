@@ -215,6 +215,16 @@ class World:
             self.sign(name, Sign.LISTENING)
         return runners
 
+    def doubted(self, number: int) -> RunnerId:
+        """The one slot becomes free for a job that has waited for longer than its word holds: the forge is asked
+        about it. Returns the runner that left."""
+        (name,) = self.listening(9)
+        self.in_progress(9, name)
+        self.queued(number)
+        self.wait(61 * SECOND)
+        self.exited(name)
+        return name
+
     def sign(self, runner: RunnerId, sign: Sign, detail: str = "") -> Step:
         return self.feed(ev.SignSeen(runner, sign, detail))
 
