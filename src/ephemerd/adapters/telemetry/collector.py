@@ -143,7 +143,9 @@ def _daemon(snapshot: Snapshot) -> Iterator[Metric]:
     beat.add_metric(("main",), status.heartbeat / 1000)
     yield beat
     listed = _gauge(
-        "reconcile_last_success_timestamp_seconds", "Up to when all jobs are known, read or vouched for, shell clock.", ("scope",)
+        "reconcile_last_success_timestamp_seconds",
+        "Up to when all jobs are known, read or vouched for, shell clock.",
+        ("scope",),
     )
     for scope in dict.fromkeys(pool.scope for pool in snapshot.pools):
         listed.add_metric((scope,), status.reconciled.get(scope, 0) / 1000)
