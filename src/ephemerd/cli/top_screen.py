@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -144,10 +145,11 @@ def _cut(table: Table, lines: int, width: int, first: int = 0) -> list[Renderabl
 
 
 class _Keys:
-    """Keys as they are pressed; `wait` returns the name of one, or nothing when the time is over."""
+    """Keys as they are pressed; `wait` returns the name of one, or nothing when the time is over or a signal came."""
 
-    def __init__(self, descriptor: int | None) -> None:
+    def __init__(self, descriptor: int | None, signalled: int | None = None) -> None:
         self._descriptor = descriptor
+        self._signalled = signalled
         self._left: list[str] = []
 
     def wait(self, seconds: float) -> str:
@@ -156,8 +158,11 @@ class _Keys:
         if self._descriptor is None:
             time.sleep(seconds)
             return ""
-        ready, _, _ = select.select([self._descriptor], [], [], seconds)
-        if not ready:
+        watched = [one for one in (self._descriptor, self._signalled) if one is not None]
+        ready, _, _ = select.select(watched, [], [], seconds)
+        if self._signalled in ready:
+            os.read(self._signalled, 1024)
+        if self._descriptor not in ready:
             return ""
         raw = os.read(self._descriptor, 1024)
         self._left = named(raw.decode(errors="replace")) if raw else ["q"]  # nothing: the terminal is gone
@@ -182,6 +187,22 @@ def _keys() -> Iterator[_Keys]:
     before = termios.tcgetattr(descriptor)
     try:
         tty.setcbreak(descriptor)
-        yield _Keys(descriptor)
+        with _signals() as signalled:
+            yield _Keys(descriptor, signalled)
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+@contextmanager
+def _signals() -> Iterator[int]:
+    """Give a descriptor that can be read once a signal has come. Python serves a signal between two steps of the
+    program: one that comes just before `select` goes to sleep would wait until it wakes."""
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    before = signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
+    try:
+        yield reads
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(reads)
+        os.close(writes)

@@ -15,7 +15,7 @@ import termios
 import pytest
 from rich.console import Console, Group
 
-from ephemerd.cli import top
+from ephemerd.cli import top, top_screen
 from ephemerd.cli.top import SORTS, Seen, Wish, pressed
 from ephemerd.cli.top_screen import frame
 from ephemerd.ports.views import HealthView
@@ -232,6 +232,24 @@ def test_ctrl_c_gives_the_terminal_back(daemon):
     shown.process.send_signal(signal.SIGINT)
     assert shown.ended() == 130
     assert b"\x1b[?1049l" in shown.seen
+
+
+def test_a_signal_that_came_before_the_wait_ends_it(monkeypatch):
+    """Python's own handler has run or will run; what matters is that nobody sleeps on meanwhile."""
+    ours, theirs = pty.openpty()
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        with open(theirs) as stdin:
+            monkeypatch.setattr("sys.stdin", stdin)
+            with top_screen._keys() as keys:
+                os.kill(os.getpid(), signal.SIGUSR1)
+                assert keys.wait(3600) == ""
+                os.write(ours, b"s")
+                assert keys.wait(3600) == "s"
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        os.close(ours)
+    assert signal.set_wakeup_fd(-1) == -1, "the place for signals is given back"
 
 
 def test_a_dumb_terminal_gets_pages(daemon):
