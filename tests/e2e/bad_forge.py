@@ -49,7 +49,6 @@ from tests.unit.app.fakes import (
 HOST = "forge.test"
 RUNNERS = "/repos/acme/app/actions/runners"
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
-TIMEOUT_S = 0.25
 
 ANSWERS: dict[str, Callable[[], object]] = {
     "401": lambda: Reply(401, {"message": "Bad credentials"}),
@@ -115,9 +114,12 @@ class Truth:
 
 
 class BadForge:
-    """The daemon and its forge. `tls`: by https, with a certificate that can be exchanged."""
+    """The daemon and its forge. `tls`: by https, with a certificate that can be exchanged. `patience`: so many
+    seconds of ours a call may take; short only where silence is what is waited for."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *, tls: bool = False) -> None:
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, *, tls: bool = False, patience: float = 20.0
+    ) -> None:
         self.truth = Truth()
         self.server = Server(self.truth.answer)
         self.clock, self.store, self.runtime = FakeClock(), FakeStore(), FakeRuntime()
@@ -126,6 +128,7 @@ class BadForge:
         self.runtime.answers["probe"] = lambda runner, _: idle_report(workers=int(runner in self.busy))
         self.runtime.answers["list"] = lambda _: self._environments()
         self.resolves = True
+        self._patience = patience
         self._folder, self._tls = folder, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if tls else None
         self._listening: asyncio.Server | None = None
         self._port = 0
@@ -142,7 +145,7 @@ class BadForge:
             url=f"{scheme}://{HOST}:{self._port}",
             tokens=FixedToken("token"),
             ca_file=self._folder / "good.pem" if self._tls else None,
-            timeout_s=TIMEOUT_S if self._tls is None else 20.0,
+            timeout_s=self._patience,
             now=lambda: self.clock.ms / 1000,
             monotonic=lambda: self.clock.ms / 1000,
         )

@@ -88,7 +88,9 @@ async def test_a_forge_without_a_usable_word(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin, end = DOWN[kind]
-    async with BadForge(tmp_path, monkeypatch, tls=kind == "another certificate") as forge:
+    patience = 0.25 if kind == "silence" else 20.0
+    secure = kind == "another certificate"
+    async with BadForge(tmp_path, monkeypatch, tls=secure, patience=patience) as forge:
         works, idle, leaves = await busy_house(forge)
         await begin(forge)
         await forge.told(2, ForgeStatus.COMPLETED, conclusion="cancelled")

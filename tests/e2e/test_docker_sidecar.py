@@ -104,7 +104,7 @@ async def test_a_job_runs_containers_by_an_engine_of_its_own(lab: Lab):
     )
     assert "served" in await in_job(lab, asked), "a published port is on the job's own loopback"
     with listening(lab.engine.beyond) as port:
-        reach = f"docker run --rm {INNER} sh -c 'nc -w 5 {{}} {port} </dev/null && echo in || echo out'"
+        reach = f"docker run --rm {INNER} sh -c 'nc -w 5 {{}} {port} </dev/null 2>/dev/null && echo in || echo out'"
         assert (await in_job(lab, reach.format(PUBLIC))).split()[-1] == "in"
         assert (await in_job(lab, reach.format("10.9.8.7"))).split()[-1] == "out", "isolated as the job is"
     made = lab.engine.inspect(f"{FIRST}-docker")

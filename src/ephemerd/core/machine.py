@@ -154,7 +154,7 @@ def dispatch(t: Turn, event: ev.Event) -> None:
 
 def _scope_answered(t: Turn, event: ev.ScopeAnswered) -> None:
     if event.limited_until is not None:
-        scopes.limit(t, event.scope, event.limited_until)
+        scopes.limit_said(t, event.scope, event.limited_until)
     else:
         scopes.note_answer(t, event.scope, None)
 

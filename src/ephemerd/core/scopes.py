@@ -83,6 +83,14 @@ def limit(t: Turn, scope: Scope, until: int) -> None:
         keep(t, replace(row, limited_until=until))
 
 
+def limit_said(t: Turn, scope: Scope, until: int) -> None:
+    """The forge itself says that it limits us until `until` (ms): it is silent no more."""
+    limit(t, scope, until)
+    row = t.state.scope(scope)
+    if row.silent is not None:
+        keep(t, replace(row, silent=None, why="", next_try=0))
+
+
 def keep(t: Turn, row: ScopeRow) -> None:
     """Put the row and set when the scope wants the next look."""
     t.put_scope(row)

@@ -156,6 +156,26 @@ def test_the_longest_limit_counts_and_one_without_word_is_a_minute() -> None:
     assert other.core.state.scopes[str(APP)].limited_until == other.now + MINUTE
 
 
+def test_a_forge_that_limits_us_is_silent_no_more() -> None:
+    """Else `status` would send people to their network for as long as the limit lasts."""
+    world = World()
+    world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
+    world.lists = False
+    world.feed(ev.ScopeAnswered(APP, limited_until=world.now + 10 * MINUTE))
+    assert world.core.state.scopes[str(APP)].silent is None
+    (reason,) = [text for text in assess(world.core.state, world.now).reasons if str(APP) in text]
+    assert "limits our requests" in reason
+    assert calls(world.wait(10 * MINUTE - 1)) == []
+    assert calls(world.wait(1)) != []
+
+
+def test_a_call_that_we_held_back_ourselves_ends_no_silence() -> None:
+    world = World()
+    world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
+    world.feed(ev.RegistrationsListed(APP, (), LIMITED))
+    assert world.core.state.scopes[str(APP)].silent is not None
+
+
 def test_fp_37_a_refused_credential_stops_the_scope_and_is_tried_rarely() -> None:
     world = World(slots=8)
     (listener,) = world.listening(1)
