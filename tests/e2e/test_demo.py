@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import json
 import os
-import re
 import pty
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
