@@ -17,7 +17,6 @@ T = TypeVar("T")
 
 
 class _Made(NamedTuple):
-    names: frozenset[str]
     copy: Callable[[Any], Any]
     same: Callable[[Any, Any], bool]
 
@@ -28,13 +27,12 @@ _made: dict[type, _Made] = {}
 def replace(row: T, /, **changes: Any) -> T:
     """Return a copy of `row` with some fields changed; TypeError for a field that it does not have."""
     cls = type(row)
-    names, copy, _ = _made.get(cls) or _make(cls)
-    if not changes.keys() <= names:
-        unknown = sorted(changes.keys() - names)
-        raise TypeError(f"{cls.__name__} has no field {unknown[0]!r}")
-    made = copy(row)
-    for name, value in changes.items():
-        setattr(made, name, value)
+    made, name = (_made.get(cls) or _make(cls)).copy(row), ""
+    try:
+        for name, value in changes.items():
+            setattr(made, name, value)
+    except AttributeError:
+        raise TypeError(f"{cls.__name__} has no field {name!r}") from None
     made.__class__ = cls
     return made  # type: ignore[no-any-return]
 
@@ -62,5 +60,5 @@ def _make(cls: type) -> _Made:
     )
     found: dict[str, Any] = {"new": object.__new__, "twin": twin}
     exec(source, found)  # noqa: S102 - made of the names of a class's own fields
-    _made[cls] = _Made(frozenset(names), found["copy"], found["same"])
+    _made[cls] = _Made(found["copy"], found["same"])
     return _made[cls]

@@ -192,7 +192,8 @@ def _tidy(t: Turn, row: Runner) -> None:
 def next_look(t: Turn, row: Runner) -> int | None:
     """Return the next moment at which something can become due for the runner as it stands."""
     now = t.now
-    return min([moment for moment in _moments(t, row) if moment > now], default=None)
+    later = [moment for moment in _moments(t, row) if moment > now]
+    return min(later) if later else None
 
 
 def _moments(t: Turn, row: Runner) -> list[int]:

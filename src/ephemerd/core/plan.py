@@ -453,7 +453,8 @@ def _make(t: Turn, pool: Pool, intent: JobKey | None, labels: tuple[str, ...] = 
 
 def _keep_spares(t: Turn) -> None:
     """Make up for what is missing of `min_idle`, where no demand waits for the slots."""
-    for name in sorted(name for name, row in t.state.pools.items() if row.pool.min_idle > 0):
+    spared = [name for name, row in t.state.pools.items() if row.pool.min_idle > 0]
+    for name in sorted(spared):
         pool = t.state.pools[name].pool
         missing = pool.min_idle - t.state.index.leftover.get(name, 0)
         while missing > 0 and ready(t, pool) and not _is_wanted(t, pool):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ephemerd.core.commands import Command
 from ephemerd.domain.runner import Decision
@@ -18,8 +18,7 @@ class Note:
     fields: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """The whole effect of one event.
 
     changed     (kind, id, row or None for a deletion); kinds are `job`, `runner`, `scope`, `pool`,

@@ -46,10 +46,25 @@ class Turn:
 
     def put_runner(self, row: Runner) -> Runner:
         """Make this the runner's row; the runner is examined again before the turn ends."""
-        name = row.id
-        old = self.state.runners.get(name)
+        old = self.state.runners.get(row.id)
         if old is row or (old is not None and same(old, row)):
             return row
+        return self._keep_runner(old, row)
+
+    def change_runner(self, row: Runner, **changes: Any) -> Runner:
+        """Put the row with some fields changed."""
+        for name, value in changes.items():
+            if getattr(row, name) != value:
+                break
+        else:
+            return self.put_runner(row)
+        changed = replace(row, **changes)
+        if self.state.runners.get(row.id) is not row:
+            return self.put_runner(changed)
+        return self._keep_runner(row, changed)
+
+    def _keep_runner(self, old: Runner | None, row: Runner) -> Runner:
+        name = row.id
         self.stirred += 1
         self.state.runners[name] = row
         self.state.index.runner_changed(old, row)
@@ -59,13 +74,6 @@ class Turn:
         if row.job is not None:
             self._subjects[str(row.job)] = None
         return row
-
-    def change_runner(self, row: Runner, **changes: Any) -> Runner:
-        """Put the row with some fields changed."""
-        for name, value in changes.items():
-            if getattr(row, name) != value:
-                return self.put_runner(replace(row, **changes))
-        return self.put_runner(row)
 
     def drop_runner(self, row: Runner) -> None:
         """Forget a runner that is over and done with."""
@@ -192,12 +200,13 @@ class Turn:
 
     def step(self) -> Step:
         """Return the turn's whole effect."""
+        changed, subjects = self._changed, self._subjects
         return Step(
-            commands=tuple(self._commands),
-            changed=tuple([(*key, self._changed[key]) for key in sorted(self._changed)]),
-            decisions=tuple(self._decisions),
-            notes=tuple(self._notes),
-            subjects=tuple(sorted(self._subjects)),
+            tuple(self._commands),
+            tuple([(kind, name, changed[kind, name]) for kind, name in sorted(changed)]),
+            tuple(self._decisions),
+            tuple(self._notes),
+            tuple(sorted(subjects)) if len(subjects) > 1 else tuple(subjects),
         )
 
 

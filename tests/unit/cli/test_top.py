@@ -239,7 +239,7 @@ def test_a_signal_that_came_before_the_wait_ends_it(monkeypatch):
     ours, theirs = pty.openpty()
     before = signal.signal(signal.SIGUSR1, lambda *_: None)
     try:
-        with open(theirs) as stdin:
+        with os.fdopen(theirs) as stdin:
             monkeypatch.setattr("sys.stdin", stdin)
             with top_screen._keys() as keys:
                 os.kill(os.getpid(), signal.SIGUSR1)

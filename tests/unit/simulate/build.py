@@ -37,7 +37,7 @@ class Around:
 
     def handle(self, event: ev.Event, now: int) -> Step:
         step = self.core.handle(event, now)
-        return replace(step, commands=tuple(self.orders(step, event, now)))
+        return step._replace(commands=tuple(self.orders(step, event, now)))
 
     def orders(self, step: Step, event: ev.Event, now: int) -> list[cm.Command]:
         """Return what is ordered instead of the step's commands."""
