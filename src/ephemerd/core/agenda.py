@@ -4,43 +4,59 @@ from __future__ import annotations
 
 import heapq
 
+Subject = tuple[str, str]
+"""Kind and id."""
+
 
 class Agenda:
-    """At most one moment (ms) for each (kind, id); setting it again replaces it."""
+    """At most one moment (ms) for each subject; setting it again replaces it."""
 
-    __slots__ = ("_heap", "_when")
+    __slots__ = ("_due", "_heap", "_when")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, str, str]] = []
-        self._when: dict[tuple[str, str], int] = {}
+        self._when: dict[Subject, int] = {}
+        self._due: dict[int, dict[Subject, None]] = {}
+        """Who wants to be woken at a moment."""
+        self._heap: list[int] = []
+        """Each moment of `_due`, and some at which nobody wants to be woken any more."""
 
     def set(self, kind: str, name: str, at: int | None) -> None:
         """Wake for this subject at `at`, or not at all where it is None."""
+        subject = (kind, name)
+        before = self._when.get(subject)
+        if before == at:
+            return
+        if before is not None:
+            together = self._due[before]
+            del together[subject]
+            if not together:
+                del self._due[before]
         if at is None:
-            self._when.pop((kind, name), None)
-        elif self._when.get((kind, name)) != at:
-            self._when[kind, name] = at
-            heapq.heappush(self._heap, (at, kind, name))
+            del self._when[subject]
+            return
+        self._when[subject] = at
+        if at in self._due:
+            self._due[at][subject] = None
+        else:
+            self._due[at] = {subject: None}
+            heapq.heappush(self._heap, at)
 
     def next(self) -> int | None:
         """Return the earliest moment, or None."""
-        self._drop_stale()
-        return self._heap[0][0] if self._heap else None
+        while self._heap and self._heap[0] not in self._due:
+            heapq.heappop(self._heap)
+        return self._heap[0] if self._heap else None
 
-    def due(self, now: int) -> list[tuple[str, str]]:
+    def due(self, now: int) -> list[Subject]:
         """Take out what is due, in an order that depends on the subjects alone."""
-        found: list[tuple[str, str]] = []
-        while self._heap and self._heap[0][0] <= now:
-            at, kind, name = heapq.heappop(self._heap)
-            if self._when.get((kind, name)) == at:
-                del self._when[kind, name]
-                found.append((kind, name))
+        found: list[Subject] = []
+        while self._heap and self._heap[0] <= now:
+            together = self._due.pop(heapq.heappop(self._heap), {})
+            for subject in together:
+                del self._when[subject]
+            found += together
         return sorted(found)
 
-    def moments(self) -> dict[tuple[str, str], int]:
+    def moments(self) -> dict[Subject, int]:
         """Return a copy of all moments, for checks."""
         return dict(self._when)
-
-    def _drop_stale(self) -> None:
-        while self._heap and self._when.get(self._heap[0][1:]) != self._heap[0][0]:
-            heapq.heappop(self._heap)

@@ -42,6 +42,16 @@ def test_a_moment_that_was_moved_and_moved_back_comes_once() -> None:
     assert found.next() is None
 
 
+def test_a_moment_that_nobody_wanted_any_more_is_wanted_again() -> None:
+    found = agenda(
+        ("runner", "a", 5), ("runner", "a", None), ("job", "b", 5), ("job", "c", 5), ("job", "b", 7)
+    )
+    assert found.next() == 5
+    assert found.due(6) == [("job", "c")]
+    assert found.due(6) == []
+    assert found.next() == 7
+
+
 def test_setting_the_same_moment_again_costs_nothing() -> None:
     """Every turn sets the moments of what it touched: doubles would pile up."""
     found = agenda(*[("runner", "a", 5)] * 1_000)
