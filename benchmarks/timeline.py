@@ -42,6 +42,7 @@ from ephemerd.web.api import api_app
 from ephemerd.web.dashboard.routes import dashboard_routes
 from ephemerd.web.dashboard.sources import Sources
 from ephemerd.web.local import LocalOnly
+from ephemerd.web.pace import Pace
 from ephemerd.web.server import Listener, bind_tcp
 from tests.unit.app.fakes import SCOPE, T0
 from tests.unit.app.test_daemon import House
@@ -123,8 +124,9 @@ async def measure(runners: int, chromium: str) -> dict[str, float]:
             figures=lambda: (),
         )
         metrics = Metrics()
-        pages = dashboard_routes(sources)
-        app = api_app(sources.queries, sources.operator, metrics.text, feed=feed, pages=pages)
+        pace = Pace(daemon.inbox.lag, lambda: daemon.pulse.commits)
+        pages = dashboard_routes(sources, pace)
+        app = api_app(sources.queries, sources.operator, metrics.text, feed=feed, pages=pages, pace=pace)
         listener = Listener("benchmark", LocalOnly(app), bind_tcp("127.0.0.1", 0))
         await listener.start()
         found: dict[str, float] = {"runners": runners, "events": load.events}

@@ -58,6 +58,7 @@ from ephemerd.ports.views import ChangeView, FindingView
 from ephemerd.web.access import Keys
 from ephemerd.web.api import Api
 from ephemerd.web.dashboard.routes import dashboard_pages
+from ephemerd.web.pace import Pace
 from ephemerd.web.server import Listener, ListenFailed
 from ephemerd.web.site import Addresses, bind
 from ephemerd.web.webhooks import webhook_app
@@ -498,7 +499,8 @@ def _bind(
         ),
         open_api=address(open_api),
     )
-    logs = Logs(parts.daemon, _hiding(effective))
+    daemon, logs = parts.daemon, Logs(parts.daemon, _hiding(effective))
+    pace = Pace(daemon.inbox.lag, lambda: daemon.pulse.commits)
     api = Api(
         parts.queries,
         parts.operator,
@@ -507,10 +509,11 @@ def _bind(
         reloader=reloader,
         logs=logs,
         feed=feed,
-        pages=dashboard_pages(parts.daemon, parts.queries, parts.operator, parts.metrics.figures, logs),
+        pages=dashboard_pages(daemon, parts.queries, parts.operator, parts.metrics.figures, logs, pace),
+        pace=pace,
     )
     try:
-        return bind(addresses, api, _keys(effective, parts.daemon), webhook_app(parts.intake, parts.queries))
+        return bind(addresses, api, _keys(effective, daemon), webhook_app(parts.intake, parts.queries))
     except ListenFailed as error:
         raise StartError(Code.ENVIRONMENT, str(error), error.todo) from error
 

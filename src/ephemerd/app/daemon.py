@@ -68,6 +68,7 @@ class Pulse:
     """How the loop itself is doing. Times are ms of the shell clock.
 
     epoch        of the life in memory; a fresh one after each reload
+    commits      how many there were in this process
     error        why the last commit failed; "" once one went through
     quarantined  events in quarantine
     reconciled   since when the active jobs of each scope (as text) are known completely: read, or vouched for by the
@@ -81,6 +82,7 @@ class Pulse:
     started: int = 0
     heartbeat: int = 0
     epoch: str = ""
+    commits: int = 0
     error: str = ""
     quarantined: int = 0
     reconciled: dict[str, int] = field(default_factory=dict)
@@ -302,6 +304,7 @@ class Daemon:
     def _note_outcome(self, group: Group) -> None:
         self.pulse.quarantined += len(group.quarantined)
         self.pulse.error = group.error
+        self.pulse.commits += bool(group.handled)
         self._one_by_one = group.strange
         self._space_wakes(group)
         self.inbox.put_back(group.unstored)

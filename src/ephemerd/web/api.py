@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from http import HTTPStatus
 from typing import Any
@@ -37,6 +37,7 @@ from ephemerd.web.logs import log_operations
 from ephemerd.web.openapi import document
 from ephemerd.web.operations import PREFIX, Given, Operation, routes_of
 from ephemerd.web.orders import order_operations
+from ephemerd.web.pace import Pace
 from ephemerd.web.tokens import token_operations
 from ephemerd.web.views import view_operations
 
@@ -54,6 +55,7 @@ class Api:
 
     orders   whether it does more than read
     listen   `HOST:PORT` where browsers are served, "" where they are not
+    pace     when it may be read; None: at any time
     pages    routes beside the API's own: the dashboard's
     """
 
@@ -68,13 +70,13 @@ class Api:
     keys: Keys | None = None
     listen: str = ""
     pages: Sequence[BaseRoute] = ()
+    pace: Pace | None = None
 
     def operations(self) -> list[Operation]:
         """Return everything that it can do."""
         found = [
             *health_operations(self.queries),
-            metrics_operation(self.metrics),
-            *view_operations(self.queries),
+            *_paced([metrics_operation(self.metrics), *view_operations(self.queries)], self.pace),
         ]
         if self.logs is not None:
             found += log_operations(self.logs)
@@ -97,9 +99,17 @@ def api_app(queries: Queries, operator: Operator, metrics: MetricsText, **more: 
     return Api(queries, operator, metrics, **more).app()
 
 
-def metrics_app(queries: Queries, metrics: MetricsText) -> Starlette:
+def metrics_app(queries: Queries, metrics: MetricsText, pace: Pace | None = None) -> Starlette:
     """Build what the metrics port serves to everybody: metrics and health."""
-    return app_of([*health_routes(queries), *routes_of([metrics_operation(metrics, open_=True)])])
+    routes = routes_of(_paced([metrics_operation(metrics, open_=True)], pace))
+    return app_of([*health_routes(queries), *routes])
+
+
+def _paced(operations: Sequence[Operation], pace: Pace | None) -> list[Operation]:
+    """Have operations that read wait for their turn. Health does not: it is what tells of a loop that is late."""
+    if pace is None:
+        return [*operations]
+    return [replace(operation, answer=pace.over(operation.answer)) for operation in operations]
 
 
 def app_of(routes: Sequence[BaseRoute]) -> Starlette:

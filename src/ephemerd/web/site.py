@@ -62,7 +62,7 @@ def bind(addresses: Addresses, api: Api, keys: Keys, webhooks: ASGIApp) -> list[
         undo.callback(on_socket.close)
         listeners.append(on_socket)
         if addresses.metrics is not None:
-            app = metrics_app(api.queries, api.metrics)
+            app = metrics_app(api.queries, api.metrics, api.pace)
             listeners.append(Listener("metrics", app, tcp(addresses.metrics)))
         if addresses.open_api is not None:
             _only_here(*addresses.open_api)

@@ -118,9 +118,11 @@ async def test_a_failed_commit_answers_not_stored_and_the_daemon_goes_on(house):
     assert (await house.report()).fate is Fate.NOT_STORED
     assert not house.forge.named("register")
     assert house.daemon.core.state.jobs == {}
+    commits = house.daemon.pulse.commits
     assert (await house.report()).fate is Fate.STORED
     await until(lambda: house.forge.named("register"))
     assert house.daemon.ready
+    assert house.daemon.pulse.commits > commits
 
 
 async def test_an_answer_of_a_port_survives_a_failed_commit(house):

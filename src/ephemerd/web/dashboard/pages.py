@@ -94,8 +94,9 @@ class Pages:
 
     async def now(self, request: Request) -> Response:
         sources = self._sources
-        crew, line = sources.present.crew(MOST_ROWS), sources.present.waiting(MOST_ROWS)
+        # What is waited for comes first: all else is of one commit.
         decisions = await sources.queries.decisions(limit=8, newest=True)
+        crew, line = sources.present.crew(MOST_ROWS), sources.present.waiting(MOST_ROWS)
         every = sources.present.crew(1_000).runners
         return self.render(
             request,

@@ -23,29 +23,38 @@ from ephemerd.web.dashboard.pages import Pages
 from ephemerd.web.dashboard.render import page, rendered
 from ephemerd.web.dashboard.shared import Endpoint, Shared
 from ephemerd.web.dashboard.sources import Figures, Sources, Viewer
+from ephemerd.web.pace import Pace
 
 FEED = "/api/v1/events"
 
 
 def dashboard_pages(
-    daemon: Daemon, queries: Queries, operator: Operator, figures: Figures, logs: Logs | None
+    daemon: Daemon,
+    queries: Queries,
+    operator: Operator,
+    figures: Figures,
+    logs: Logs | None,
+    pace: Pace,
 ) -> Sequence[BaseRoute]:
     """Build the dashboard of a daemon that does not run yet: its timeline is followed from here on."""
     timeline = Timeline(daemon)
     timeline.begin()
     sources = Sources(queries, operator, Present(daemon), timeline, History(daemon), figures, logs)
-    return dashboard_routes(sources)
+    return dashboard_routes(sources, pace)
 
 
-def dashboard_routes(sources: Sources) -> list[Route]:
+def dashboard_routes(sources: Sources, pace: Pace) -> list[Route]:
     """Build the routes of all pages, orders and static files, for an app behind one of the doors of `access`."""
     pages = Pages(sources, viewer_of, FEED)
     orders = OrderPages(pages, sources, viewer_of)
-    shared = Shared(lambda: sources.timeline.commits, lambda request: viewer_of(request).operates)
+    shared = Shared(lambda: sources.timeline.commits, viewer_of, pace)
     read, operate = require(Role.READ), require(Role.OPERATE)
 
     def live(endpoint: Endpoint) -> Endpoint:
         return read(shared.once(endpoint))
+
+    def alone(endpoint: Endpoint) -> Endpoint:
+        return read(pace.over(endpoint))
 
     async def pill(_: Request) -> Response:
         return page(rendered("_health.html", {"health": sources.queries.health()}))
@@ -53,16 +62,16 @@ def dashboard_routes(sources: Sources) -> list[Route]:
     return [
         *asset_routes(),
         Route("/", live(pages.now)),
-        Route("/pill", read(pill)),
-        Route("/timeline", read(pages.timeline)),
-        Route("/timeline.json", read(pages.timeline_data)),
+        Route("/pill", alone(pill)),
+        Route("/timeline", alone(pages.timeline)),
+        Route("/timeline.json", alone(pages.timeline_data)),
         Route("/runners/{id}", live(pages.runner)),
         Route("/jobs", live(pages.jobs)),
         Route("/jobs/{id:path}", live(pages.job)),
         Route("/decisions", live(pages.decisions)),
         Route("/forge", live(pages.forge)),
         Route("/history", live(pages.history)),
-        Route("/find", read(pages.find)),
+        Route("/find", alone(pages.find)),
         Route("/orders/{verb}", operate(orders.ask), methods=["GET"]),
         Route("/orders/{verb}", operate(orders.give), methods=["POST"]),
     ]

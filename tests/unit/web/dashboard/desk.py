@@ -22,6 +22,7 @@ from ephemerd.web.dashboard.forges import Figure
 from ephemerd.web.dashboard.routes import dashboard_routes
 from ephemerd.web.dashboard.sources import Sources
 from ephemerd.web.local import LocalOnly
+from ephemerd.web.pace import Pace
 from tests.unit.app.test_daemon import House
 from tests.unit.web.dashboard.page import Element, faults, read
 
@@ -52,7 +53,7 @@ class Desk:
             figures=self._figures,
             logs=Logs(daemon, lambda text: text.replace("hush", "[hidden]")),
         )
-        app: ASGIApp = Starlette(routes=list(dashboard_routes(sources)))
+        app: ASGIApp = Starlette(routes=list(dashboard_routes(sources, Pace(lambda: 0.0, lambda: 0))))
         self.app = app
         self.client = httpx2.AsyncClient(
             transport=httpx2.ASGITransport(app=Reader(app) if reads else LocalOnly(app)),

@@ -1,4 +1,4 @@
-"""Updates are rendered once for all who ask for the same, and anew after each commit."""
+"""Pages are made once for all who ask for the same, and anew after each commit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from ephemerd.web.dashboard.shared import MOST, Shared
+from ephemerd.web.pace import LATE, Pace
 
 
 class Page:
@@ -18,7 +19,9 @@ class Page:
         self.gate = asyncio.Event()
         self.gate.set()
         self.fails = False
-        self.shared = Shared(lambda: self.commits, lambda request: request.headers.get("who"))
+        self.lag = 0.0
+        pace = Pace(lambda: self.lag, lambda: self.commits)
+        self.shared = Shared(lambda: self.commits, lambda request: request.headers.get("who"), pace)
         self.ask = self.shared.once(self.render)
 
     async def render(self, request: Request) -> Response:
@@ -60,7 +63,21 @@ async def test_a_commit_makes_it_anew(page):
     assert page.made == 2
 
 
-async def test_other_readers_other_pages_and_whole_pages_are_their_own(page):
+@pytest.mark.parametrize("update", [True, False])
+async def test_who_asks_while_a_page_waits_for_its_turn_gets_that_one(page, update):
+    page.lag = LATE
+    asked = [asyncio.create_task(page.get(update=update)) for _ in range(5)]
+    await asyncio.sleep(0)
+    page.commits += 1
+    asked += [asyncio.create_task(page.get(update=update)) for _ in range(5)]
+    await asyncio.sleep(0)
+    assert page.made == 0
+    page.lag = 0.0
+    answers = await asyncio.gather(*asked)
+    assert {bytes(answer.body) for answer in answers} == {b"/ 1"}
+
+
+async def test_other_readers_and_other_pages_are_their_own_and_whole_pages_always_new(page):
     await page.get()
     await page.get(who="eve")
     await page.get("/jobs")
