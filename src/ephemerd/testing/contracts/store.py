@@ -188,6 +188,34 @@ async def only_committed_deliveries_are_seen(make: Factory) -> None:
         same(len(await store.seen(many)), 2000, "how many of many were seen")
 
 
+async def a_large_batch_is_stored_to_the_last_row(make: Factory) -> None:
+    count = 299
+    steps = [
+        step(
+            number,
+            ("job", f"j{number}", {"n": number}),
+            decisions=(decision(number),),
+            subjects=(f"j{number}", "all"),
+        )
+        for number in range(1, count + 1)
+    ]
+    deliveries = tuple(DeliveryId("github", f"d{number}") for number in range(1, count + 1))
+    async with opened(make) as store:
+        await store.commit(batch(*steps, deliveries=deliveries), CLOCK)
+        gone = [("job", f"j{number}", None) for number in range(2, count + 1)]
+        newest = await store.commit(batch(step(count + 1, *gone)), CLOCK)
+        same(newest, count + 1, "the number of the newest entry")
+        same((await store.load()).rows, {"job": {"j1": {"n": 1}}}, "the rows")
+        same(await store.seen(deliveries), set(deliveries), "the deliveries")
+        numbers = [entry.event["number"] for entry in await store.journal()]
+        same(numbers, [*range(1, count + 2)], "the journal")
+        for name, expected in (("all", [*range(1, count + 1)]), (f"j{count}", [count])):
+            same([entry.seq for entry in await store.journal(subject=name)], expected, f"entries of {name}")
+        same(
+            await store.decisions(limit=1000), [decision(number + 1) for number in range(count)], "decisions"
+        )
+
+
 async def deliveries_are_forgotten_after_eight_days(make: Factory) -> None:
     first, second = DeliveryId("github", "1"), DeliveryId("github", "2")
     async with opened(make) as store:
@@ -530,6 +558,7 @@ CHECKS: tuple[Check, ...] = (
     the_last_change_of_a_row_stands,
     what_is_stored_cannot_be_changed_from_outside,
     only_committed_deliveries_are_seen,
+    a_large_batch_is_stored_to_the_last_row,
     deliveries_are_forgotten_after_eight_days,
     a_failed_commit_leaves_nothing,
     decisions_are_read_in_order,

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
+from ephemerd.adapters.stores.sqlite.bulk import statements
 from ephemerd.adapters.stores.sqlite.wire import from_text
 from ephemerd.ports.store import DeliveryId, JournalEntry, Loaded, Plain, Segment, SetAside
 
@@ -40,11 +41,15 @@ def _clean(text: str) -> str:
 
 def seen(connection: sqlite3.Connection, deliveries: Iterable[DeliveryId]) -> set[DeliveryId]:
     """Return the delivery ids that are there."""
-    ask = "SELECT 1 FROM delivery WHERE forge = ? AND id = ?"
+    asked = [(delivery.forge, delivery.id) for delivery in deliveries]
+    ask = (  # a cross join keeps its order: each one that is asked for is looked up by the key
+        "SELECT d.forge, d.id FROM (VALUES {}) AS asked"
+        " CROSS JOIN delivery AS d ON d.forge = asked.column1 AND d.id = asked.column2"
+    )
     return {
-        delivery
-        for delivery in deliveries
-        if connection.execute(ask, (delivery.forge, delivery.id)).fetchone()
+        DeliveryId(*found)
+        for statement, values in statements(ask, "(?, ?)", asked)
+        for found in connection.execute(statement, values)
     }
 
 

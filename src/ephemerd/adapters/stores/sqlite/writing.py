@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
+from ephemerd.adapters.stores.sqlite.bulk import statements
 from ephemerd.adapters.stores.sqlite.wire import to_text
 from ephemerd.ports.store import Batch, Plain
 
@@ -53,20 +57,22 @@ def prepare(batch: Batch, now: int) -> Prepared:
 def write(connection: sqlite3.Connection, ready: Prepared, clock: tuple[int, str, int]) -> int:
     """Write a prepared batch; return the number of the newest journal entry."""
     segment, first = connection.execute("SELECT segment, next_seq FROM store").fetchone()
-    many = connection.executemany
-    many("INSERT OR IGNORE INTO delivery (forge, id, seen) VALUES (?, ?, ?)", ready.deliveries)
+    many = partial(_many, connection)
+    many("INSERT OR IGNORE INTO delivery (forge, id, seen) VALUES {}", "(?, ?, ?)", ready.deliveries)
     many(
-        "INSERT INTO record (kind, id, data) VALUES (?, ?, ?)"
+        "INSERT INTO record (kind, id, data) VALUES {}"
         " ON CONFLICT (kind, id) DO UPDATE SET data = excluded.data",
+        "(?, ?, ?)",
         ready.upserts,
     )
-    many("DELETE FROM record WHERE kind = ? AND id = ?", ready.deletes)
+    connection.executemany("DELETE FROM record WHERE kind = ? AND id = ?", ready.deletes)
     many(
-        "INSERT INTO journal (seq, segment, now, event, commands) VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO journal (seq, segment, now, event, commands) VALUES {}",
+        "(?, ?, ?, ?, ?)",
         [(first + offset, segment, *entry) for offset, entry in enumerate(ready.journal)],
     )
     _write_subjects(connection, ready.subjects, first)
-    many("INSERT INTO decision (id, runner, outcome, data) VALUES (?, ?, ?, ?)", ready.decisions)
+    many("INSERT INTO decision (id, runner, outcome, data) VALUES {}", "(?, ?, ?, ?)", ready.decisions)
     connection.execute("DELETE FROM delivery WHERE seen < ?", (ready.now - DELIVERIES_KEPT,))
     connection.execute(
         "UPDATE store SET next_seq = ?, clock_now = ?, clock_boot = ?, clock_monotonic = ?",
@@ -77,14 +83,25 @@ def write(connection: sqlite3.Connection, ready: Prepared, clock: tuple[int, str
 
 
 def _write_subjects(connection: sqlite3.Connection, subjects: list[tuple[str, ...]], first: int) -> None:
-    pairs = [(name, first + offset) for offset, names in enumerate(subjects) for name in dict.fromkeys(names)]
-    connection.executemany(
-        "INSERT INTO subject (name, last) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET last = excluded.last",
-        dict(pairs).items(),  # of each name its newest entry: pairs come in the order of the entries
+    pairs = [(first + offset, name) for offset, names in enumerate(subjects) for name in dict.fromkeys(names)]
+    newest = {name: seq for seq, name in pairs}  # pairs come in the order of the entries
+    _many(
+        connection,
+        "INSERT INTO subject (name, last) VALUES {} ON CONFLICT (name) DO UPDATE SET last = excluded.last",
+        "(?, ?)",
+        list(newest.items()),
     )
-    connection.executemany(
-        "INSERT INTO journal_subject (seq, subject) SELECT ?2, id FROM subject WHERE name = ?1", pairs
+    _many(
+        connection,
+        "INSERT INTO journal_subject (seq, subject) VALUES {}",
+        "(?, (SELECT id FROM subject WHERE name = ?))",
+        pairs,
     )
+
+
+def _many(connection: sqlite3.Connection, text: str, row: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    for statement, values in statements(text, row, rows):
+        connection.execute(statement, values)
 
 
 def open_segment(connection: sqlite3.Connection, rules: str, checkpoint: str) -> int:
