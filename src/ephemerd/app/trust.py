@@ -4,7 +4,8 @@ Where the forge's own list of deliveries was read whole and each of them was rec
 what the forge never tried to deliver. How likely that is shows in three ways: a listing that meets a job of which no
 delivery told, a scope of which nothing is heard any more, and a delivery that could not be read. After the first and
 the last everything is listed as if there were no such list; while nothing is heard, repositories are compared with
-what is known at the same pace, by one request each.
+what is known at the same pace, by one request each. A scope of which little is known yet, after a start or since the
+list can be read, is listed as if there were no list too: it is believed once no such thing was seen for a while.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ HEARD_WITHIN = 1
 """Deliveries flow where one came within so many intervals."""
 DOUBTED_FOR = 12
 """So many intervals a scope is listed in full after a delivery was seen to be missing."""
+BELIEVED_AFTER = 12
+"""For so many intervals after the first pass over the forge's list a scope is listed in full."""
 GRACE = 2 * MINUTE
 """ms within which a job that a listing showed first must be told of by a delivery, late or fetched."""
 MOST_UNTOLD = 1_000
@@ -43,8 +46,10 @@ class Standing(Enum):
 
 @dataclass(slots=True)
 class _Scope:
-    """Times in ms of the shell clock. `untold`: jobs that a listing showed and no delivery told of, and since when."""
+    """Times in ms of the shell clock. `begun`: the first pass over the forge's list since it can be read. `untold`:
+    jobs that a listing showed and no delivery told of, and since when."""
 
+    begun: int | None = None
     read: int | None = None
     heard: int | None = None
     doubted: int | None = None
@@ -68,13 +73,15 @@ class Trust:
         all that had failed could be fetched."""
         for row in self._rows(scopes):
             row.read = began
+            if row.begun is None:
+                row.begun = began
             if not whole:
                 row.doubted = began
 
     def closed(self, scopes: Iterable[Scope]) -> None:
         """The list of these scopes' deliveries cannot be read."""
         for row in self._rows(scopes):
-            row.read = None
+            row.begun = row.read = None
 
     def heard(self, job: JobKey, now: int) -> None:
         """A delivery told of a job."""
@@ -98,7 +105,9 @@ class Trust:
         while row.untold and now - next(iter(row.untold.values())) >= GRACE:
             row.untold.popitem(last=False)
             row.doubted = now
-        if row.read is None or now - row.read > READ_WITHIN * self._every:
+        if row.begun is None or row.read is None or now - row.read > READ_WITHIN * self._every:
+            return Standing.NONE
+        if now - row.begun < BELIEVED_AFTER * self._every:
             return Standing.NONE
         if row.doubted is not None and now - row.doubted < DOUBTED_FOR * self._every:
             return Standing.NONE

@@ -7,7 +7,9 @@ import asyncio
 import dataclasses
 import itertools
 
-from ephemerd.app import trail
+import pytest
+
+from ephemerd.app import trail, trust
 from ephemerd.app.catchup import BARRED_FOR, SOON, CatchUp
 from ephemerd.app.queries import Queries
 from ephemerd.app.trail import HORIZON, MOST_PAGES, MOST_READS, Found
@@ -611,12 +613,19 @@ def test_a_pass_is_whole_where_nothing_was_given_up_or_left():
     assert not found.whole
 
 
+@pytest.fixture
+def believed(monkeypatch):
+    """A scope is believed from the first pass on."""
+    monkeypatch.setattr(trust, "BELIEVED_AFTER", 0)
+
+
 def standing(house: Hooked) -> Standing:
-    trust = house.daemon.executor.trust("github")
-    assert trust is not None
-    return trust.of(SCOPE, house.loop_clock.now())
+    found = house.daemon.executor.trust("github")
+    assert found is not None
+    return found.of(SCOPE, house.loop_clock.now())
 
 
+@pytest.mark.usefixtures("believed")
 @virtual
 async def test_a_pass_over_the_whole_list_vouches_for_its_scopes_and_deliveries_flow():
     async with Hooked() as house:
@@ -628,6 +637,7 @@ async def test_a_pass_over_the_whole_list_vouches_for_its_scopes_and_deliveries_
         assert standing(house) is Standing.QUIET
 
 
+@pytest.mark.usefixtures("believed")
 @virtual
 async def test_what_was_fetched_counts_as_heard_and_what_is_left_for_the_next_pass_vouches_for_nothing():
     house = Hooked()
@@ -640,6 +650,7 @@ async def test_what_was_fetched_counts_as_heard_and_what_is_left_for_the_next_pa
         assert standing(house) is Standing.FLOWING
 
 
+@pytest.mark.usefixtures("believed")
 @virtual
 async def test_a_delivery_that_cannot_be_read_and_a_list_that_is_closed_vouch_for_nothing():
     house = Hooked()
@@ -657,6 +668,7 @@ async def test_a_delivery_that_cannot_be_read_and_a_list_that_is_closed_vouch_fo
         assert standing(house) is Standing.NONE
 
 
+@pytest.mark.usefixtures("believed")
 @virtual
 async def test_passes_that_get_no_answer_vouch_for_two_intervals_and_no_longer():
     async with Hooked() as house:
@@ -668,6 +680,7 @@ async def test_passes_that_get_no_answer_vouch_for_two_intervals_and_no_longer()
         assert standing(house) is Standing.NONE
 
 
+@pytest.mark.usefixtures("believed")
 @virtual
 async def test_a_job_that_a_listing_shows_and_no_delivery_tells_of_is_a_reason_for_doubt():
     async with Hooked() as house:

@@ -11,6 +11,7 @@ import pytest
 
 from ephemerd.app.discovery import AT_ONCE, ROUND
 from ephemerd.app.roster import LIST_EVERY
+from ephemerd.app.trust import BELIEVED_AFTER
 from ephemerd.core import commands as c
 from ephemerd.core import events as e
 from ephemerd.domain.access import Access
@@ -327,9 +328,10 @@ EVERY = setup().policy.reconcile_every
 
 
 def vouch(org: Org, *, flowing: bool = False) -> None:
-    """The forge's list of deliveries was read just now, and one came where they are `flowing`."""
+    """The forge's list of deliveries was read for long, and just now; one came where they are `flowing`."""
     trust = org.executor.trust("github")
     assert trust is not None
+    trust.read_back([org.scope], org.clock.ms - BELIEVED_AFTER * EVERY, whole=True)
     trust.read_back([org.scope], org.clock.ms, whole=True)
     if flowing:
         trust.heard(JobKey("github", "acme/else", 9), org.clock.ms)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from ephemerd.app.trust import DOUBTED_FOR, GRACE, HEARD_WITHIN, MOST_UNTOLD, READ_WITHIN, Standing, Trust
+from ephemerd.app.trust import (
+    BELIEVED_AFTER,
+    DOUBTED_FOR,
+    GRACE,
+    HEARD_WITHIN,
+    MOST_UNTOLD,
+    READ_WITHIN,
+    Standing,
+    Trust,
+)
 from ephemerd.domain.ids import JobKey, Scope
 
 T0 = 1_796_000_000_000
@@ -16,9 +25,26 @@ NONE, QUIET, FLOWING = Standing.NONE, Standing.QUIET, Standing.FLOWING
 
 @pytest.fixture
 def trust() -> Trust:
+    """The list of both scopes was first read long ago, and not since."""
     made = Trust()
     made.configure(EVERY, [ORG, OTHER])
+    made.read_back([ORG, OTHER], T0 - 2 * BELIEVED_AFTER * EVERY, whole=True)
     return made
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_scope_is_believed_once_nothing_was_missing_for_a_while(again):
+    """After a start, and where the list could not be read meanwhile."""
+    trust = Trust()
+    trust.configure(EVERY, [ORG])
+    if again:
+        trust.read_back([ORG], T0 - 2 * BELIEVED_AFTER * EVERY, whole=True)
+        trust.closed([ORG])
+    for number in range(BELIEVED_AFTER + 1):
+        trust.read_back([ORG], T0 + number * EVERY, whole=True)
+        trust.heard(JOB, T0 + number * EVERY)
+    assert trust.of(ORG, T0 + BELIEVED_AFTER * EVERY - 1) is NONE
+    assert trust.of(ORG, T0 + BELIEVED_AFTER * EVERY) is FLOWING
 
 
 def test_without_the_forge_s_list_nothing_vouches_for_a_scope(trust):
