@@ -10,14 +10,19 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ephemerd.adapters.runtimes.process import cgroup
-from ephemerd.adapters.runtimes.process.identity import ProcessId, parse_reference
+from ephemerd.adapters.runtimes.process.identity import ProcessId, parse_reference, place_of
 from ephemerd.adapters.runtimes.process.linux import Linux
+from ephemerd.adapters.runtimes.process.nursery import Nursery
+from ephemerd.adapters.runtimes.process.roots import make_folder
+from ephemerd.adapters.runtimes.process.state import Tag, read_parent, write_tag
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.permit import Warrant
 from ephemerd.domain.verdict import Files, Listing, Sign
@@ -259,6 +264,86 @@ async def test_a_half_made_start_is_made_anew(lab: Lab):
     assert (found.ended, found.code) == (True, None)
     _, _, environment, _ = await begun(lab)
     assert environment != found.environment
+
+
+# The nursery
+
+
+def nurseries() -> list[ProcessId]:
+    """Our children that parents are forked from."""
+    machine = Linux()
+    ours = [found for found in machine.snapshot().processes.values() if found.parent == os.getpid()]
+    return [
+        child.id
+        for child in ours
+        if not child.exited and any(word.endswith("/parent.py") for word in machine.program(child).argv)
+    ]
+
+
+async def test_one_nursery_serves_many_starts_and_ends_with_the_daemon(lab: Lab):
+    runtime, sink, _, _ = await begun(lab)
+    (nursery,) = nurseries()
+    await runtime.start(StartOrder(SECOND, POOL, STORE, SECRET))
+    await sink.until_sign(SECOND, Sign.LISTENING)
+    assert nurseries() == [nursery]
+    await runtime.close()
+    assert nurseries() == []
+    assert len(named(FIRST, "Runner.Listener")) == len(named(SECOND, "Runner.Listener")) == 1
+
+
+async def test_a_nursery_that_died_is_replaced_and_what_it_made_lives_on(lab: Lab):
+    runtime, sink, _, first = await begun(lab)
+    (nursery,) = nurseries()
+    os.kill(nursery.pid, signal.SIGKILL)
+    await asyncio.to_thread(until, lambda: not alive(nursery))
+    await runtime.start(StartOrder(SECOND, POOL, STORE, SECRET))
+    await sink.until_sign(SECOND, Sign.LISTENING)
+    assert alive(first.parent)
+    assert alive(first.listener)
+    await lab.leave(FIRST, 5)
+    assert await sink.until_exit(FIRST) == 5
+
+
+async def test_a_nursery_that_hangs_fails_one_start_and_is_replaced(lab: Lab):
+    runtime, sink, _, first = await begun(lab)
+    (nursery,) = nurseries()
+    os.kill(nursery.pid, signal.SIGSTOP)
+    runtime.reconfigure({POOL: replace(lab.options, start_wait=1.0)})
+    with pytest.raises(Broken, match="did not start within 1 s"):
+        await runtime.start(StartOrder(SECOND, POOL, STORE, SECRET))
+    assert not alive(nursery)
+    assert lab.remains(SECOND) == []
+    runtime.reconfigure({POOL: lab.options})
+    await runtime.start(StartOrder(SECOND, POOL, STORE, SECRET))
+    await sink.until_sign(SECOND, Sign.LISTENING)
+    assert alive(first.listener)
+
+
+async def test_a_start_that_fails_half_way_leaves_no_parent(lab: Lab, monkeypatch):
+    """The parent waits for its order while the folder is made, which comes to nothing."""
+    monkeypatch.setattr(
+        "ephemerd.adapters.runtimes.process.launch.build", lambda *_, **__: Path("/nowhere/at-all").touch()
+    )
+    with pytest.raises(Broken, match="could not be made"):
+        await lab.runtime().start(StartOrder(FIRST, POOL, STORE, SECRET))
+    await asyncio.to_thread(until, lambda: lab.remains(FIRST) == [])
+
+
+async def test_a_parent_whose_daemon_dies_before_the_order_starts_nothing(lab: Lab):
+    """It has written down who it is and waits in its control group; the next life finds an end."""
+    place = place_of(FIRST, lab.options.work_dir, lab.options.logs_dir)
+    make_folder(place)
+    write_tag(place, Tag(STORE, FIRST, POOL, 1))
+    nursery = Nursery()
+    with nursery.parent(time.monotonic() + 20) as line:
+        line.say({"state": str(place.state), "cgroup": None, "cgroup_json": "null"})
+        await asyncio.to_thread(until, lambda: read_parent(Linux(), place))
+    parent = read_parent(Linux(), place)
+    nursery.close()
+    await asyncio.to_thread(until, lambda: not alive(parent))
+    (found,) = await lab.runtime().list(STORE)
+    assert (found.runner, found.ended, found.code) == (FIRST, True, None)
+    assert running(FIRST) == []
 
 
 # Ends

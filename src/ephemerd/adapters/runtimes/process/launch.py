@@ -1,28 +1,19 @@
-"""Start a parent and hand it its order, through a pipe and nothing else."""
+"""Make a runner's folder, have its parent started, and hand that its order, through a stream and nothing else."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import json
-import marshal
 import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from ephemerd.adapters.runtimes.process import cgroup
 from ephemerd.adapters.runtimes.process.environment import Environment
 from ephemerd.adapters.runtimes.process.identity import Place, ProcessId, Reference
-from ephemerd.adapters.runtimes.process.options import (
-    DEFAULT_PATH,
-    Account,
-    ProcessOptions,
-    account_of,
-    environment_of,
-)
+from ephemerd.adapters.runtimes.process.nursery import Line, Nursery
+from ephemerd.adapters.runtimes.process.options import Account, ProcessOptions, account_of, environment_of
 from ephemerd.adapters.runtimes.process.processes import Machine
 from ephemerd.adapters.runtimes.process.removal import making, put_aside, remove_tree
 from ephemerd.adapters.runtimes.process.roots import (
@@ -43,7 +34,6 @@ from ephemerd.adapters.runtimes.process.state import (
 from ephemerd.ports.errors import Broken
 from ephemerd.ports.runtime import StartOrder
 
-PARENT = Path(__file__).with_name("parent.py")
 HANDOVER = 2.0  # how long a parent that another life of the daemon started may take to come so far
 UNDO = 5.0
 
@@ -79,7 +69,9 @@ def already(machine: Machine, place: Place, order: StartOrder) -> Reference | No
     return reference_of(machine, place, tag)
 
 
-def start(machine: Machine, place: Place, options: ProcessOptions, order: StartOrder) -> Reference:
+def start(
+    machine: Machine, nursery: Nursery, place: Place, options: ProcessOptions, order: StartOrder
+) -> Reference:
     """Make the folder and start the runner; raise `Broken`, and leave nothing behind, where that fails.
 
     Blocks for as long as copying takes, `start_wait` at most.
@@ -92,17 +84,20 @@ def start(machine: Machine, place: Place, options: ProcessOptions, order: StartO
     try:
         _make(place, tag)
         made = True
-        externals = options.application / "externals"
-        share = externals.is_dir() and out_of_reach(externals.resolve(), account)
-        build(place, options.application, account, Builder(account, machine.reflink, deadline), share=share)
-        message = marshal.dumps(_order(machine, place, options, account, order))
-        error = _hand_over(place, message, max(deadline - time.monotonic(), 1.0))
+        with nursery.parent(deadline) as parent:
+            parent.say(_home(place, order))
+            _build(machine, place, options, account, deadline)
+            error = _hand_over(parent, _order(machine, place, options, account, order))
         if error:
             raise Broken(f"the runner did not start: {error}{_hint(place, account)}")
         return reference_of(machine, place, tag)
     except BaseException as failure:
+        if isinstance(failure, TimeoutError) and read_parent(machine, place) is None:
+            nursery.renew()  # it never began: so would none after it
         if made:
             undo(machine, place, tag)
+        if isinstance(failure, TimeoutError):
+            raise Broken(f"the runner did not start within {options.start_wait:.0f} s") from None
         if isinstance(failure, OSError):
             raise Broken(f"the runner's folder {place.folder} could not be made: {failure}") from None
         raise
@@ -123,17 +118,32 @@ def _make(place: Place, tag: Tag) -> None:
         raise
 
 
+def _home(place: Place, order: StartOrder) -> dict[str, Any]:
+    """Where a parent belongs: it goes there while the rest is made, for a change of control groups takes a while."""
+    group = cgroup.make(order.runner)
+    return {
+        "state": str(place.state),
+        "cgroup": None if group is None else str(group),
+        "cgroup_json": json.dumps(None if group is None else str(group)),
+    }
+
+
+def _build(
+    machine: Machine, place: Place, options: ProcessOptions, account: Account, deadline: float
+) -> None:
+    externals = options.application / "externals"
+    share = externals.is_dir() and out_of_reach(externals.resolve(), account)
+    build(place, options.application, account, Builder(account, machine.reflink, deadline), share=share)
+
+
 def _order(
     machine: Machine, place: Place, options: ProcessOptions, account: Account, order: StartOrder
 ) -> dict[str, Any]:
-    group = cgroup.make(order.runner)
     return {
         "argv": [str(place.root / LISTENER), "run"],
         "env": environment_of(options, account, order.runner, place.perf, order.credential),
         "cwd": str(place.root),
         "log": str(place.log),
-        "cgroup": None if group is None else str(group),
-        "cgroup_json": json.dumps(None if group is None else str(group)),
         "boot_json": json.dumps(machine.boot()),
         "switch": account.switch,
         "uid": account.uid,
@@ -148,30 +158,13 @@ def _hint(place: Place, account: Account) -> str:
     return f" (user {account.name} must be able to reach {place.root} and the application's libraries)"
 
 
-def _hand_over(place: Place, message: bytes, limit: float) -> str:
-    """Start the parent, give it the order, return what failed. No message of a failure holds the order."""
-    if not sys.executable:
-        raise Broken("the interpreter's own path is unknown, so that no parent can be started")
-    parent = subprocess.Popen(
-        [sys.executable, "-I", "-S", str(PARENT), str(place.state)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        env={"PATH": DEFAULT_PATH, "LANG": "C.UTF-8"},
-        start_new_session=True,
-    )
-    with parent:
-        try:
-            output, _ = parent.communicate(message, limit)
-        except subprocess.TimeoutExpired:
-            parent.kill()
-            raise Broken(f"the runner's parent did not answer within {limit:.0f} s") from None
+def _hand_over(parent: Line, order: dict[str, Any]) -> str:
+    """Give the parent its order, return what failed. No message of a failure holds the order."""
     try:
-        answer = marshal.loads(output)  # noqa: S302 - from our own script, through our own pipe
+        parent.say(order)
+        return str(parent.answer()["error"])
     except (ValueError, EOFError, TypeError):
         raise Broken("the runner's parent ended without an answer") from None
-    return str(answer["error"])
 
 
 def undo(machine: Machine, place: Place, tag: Tag) -> None:

@@ -1,23 +1,30 @@
-"""The small parent of one runner: a script of its own that imports nothing of ephemerd.
+"""The small parents of runners, one each, and the nursery that they are forked from; imports nothing of ephemerd.
 
-Started as `python -I -S parent.py STATE_FOLDER`. It leaves the daemon (own session, adopted by init), reads
-the order from its input to the end, starts the listener as the jobs' user in a process group of its own,
-answers, and stays until the last of its descendants is gone. Order and answer are `marshal`led: both ends
-are the same interpreter, and importing `json` (or `pathlib`, or `typing`) would double the time that a start
-takes. So would `signal` with its enumerations and `os` with its mappings, without which the built-in modules
-under them do. In the state folder it writes, as JSON,
+Started as `python -I -S parent.py (ROOM)`, once for many runners: the nursery does nothing but wait for orders, so
+that a start costs a fork and not the start of an interpreter. An order is one end of a stream that comes through the
+socket at its input; when the daemon is gone the socket ends, and the nursery with it.
+
+A parent leaves daemon and nursery (own session, adopted by init), reads from its stream where it belongs, goes there
+while the daemon still makes the folder, reads the order, starts the listener as the jobs' user in a process group of
+its own, answers, and stays until the last of its descendants is gone. Where the stream ends before the order was
+whole, it ends too, and nothing was started. What goes through the stream is `marshal`led: both ends are the same
+interpreter. `json`, `pathlib` and `typing`, `signal` with its enumerations and `os` with its mappings are not
+imported: every parent would hold them in memory. In the state folder it writes, as JSON,
 
     parent   its own identity, before anything else
     pid      the listener's identity, its own, cgroup and boot; before the listener may run
     exit     the listener's exit code, 128+n for a signal
 
 each whole or not at all. The credential is in the order, thus in no argument list, and from here only in
-the listener's environment. Orphans of the job become its children where the system can do that, so that
-they are found by descent even after they left session, group and environment variables behind.
+the listener's environment; the nursery never reads it. Orphans of the job become its children where the system can
+do that, so that they are found by descent even after they left session, group and environment variables behind.
+Where the system lets it, the state folder stands in a parent's argument list, in the ROOM that was left for it there.
 """
 
 from __future__ import annotations
 
+import _io as io
+import _socket
 import marshal
 import posix as os
 import sys
@@ -26,15 +33,16 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
+    from collections.abc import Callable
     from typing import Any
 else:
     import _signal as signal
 
 NULL = "/dev/null"
 
-ORDER_LIMIT = 4 * 1024 * 1024
-SLOW_START = 60_000_000  # µs that starting this interpreter may take
+SLOW_START = 60_000_000  # µs that may pass from the fork to here
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+DESCRIPTOR = 4  # bytes of one, as it travels through a socket
 
 
 def start_ticks(pid: int) -> int | None:
@@ -78,38 +86,61 @@ def write(folder: str, name: str, content: str) -> None:
     os.rename(temporary, f"{folder}/{name}")
 
 
-def read_all(descriptor: int) -> bytes:
-    """Read to the end, at most so much as an order can be long."""
-    parts, left = [], ORDER_LIMIT
-    while left > 0 and (part := os.read(descriptor, left)):
-        parts.append(part)
-        left -= len(part)
-    return b"".join(parts)
-
-
-def own_orphans() -> None:
-    """Become the parent of descendants whose own parent dies; silently not, where that does not exist."""
-    if not sys.platform.startswith("linux"):
-        return
+def orphanage() -> Callable[[], object]:
+    """Return what makes the caller the parent of descendants whose own parent dies, where a system can do that."""
     numbers = (SUBREAPER, 1, 0, 0, 0)
+    if not sys.platform.startswith("linux"):
+        return lambda: None
     try:
-        try:
-            import _ctypes  # the core of `ctypes`, whose own import would take half as long as all the rest
+        import _ctypes  # the core of `ctypes`, which would bring half the library with it
 
-            library = _ctypes.dlopen(None, 0)  # type: ignore[arg-type] # the program itself
-            _ctypes.call_function(_ctypes.dlsym(library, "prctl"), numbers)
-        except (ImportError, AttributeError, TypeError):
-            import ctypes
+        prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type] # the program itself
+        return lambda: _ctypes.call_function(prctl, numbers)
+    except (ImportError, OSError, AttributeError, TypeError):
+        pass
+    try:
+        import ctypes
 
-            ctypes.CDLL(None).prctl(*numbers)
+        library = ctypes.CDLL(None)
+        return lambda: library.prctl(*numbers)
     except (ImportError, OSError, AttributeError):
+        return lambda: None
+
+
+def room() -> tuple[int, int]:
+    """Return where the last argument lies in memory, and its length; (0, 0) where the system does not say."""
+    try:
+        descriptor = os.open("/proc/self/stat", os.O_RDONLY)
+        try:
+            end = int(os.read(descriptor, 4096).rpartition(b")")[2].split()[46])  # arg_end
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError, IndexError):
+        return 0, 0
+    length = len(sys.argv[-1].encode())
+    return (end - 1 - length, length) if end else (0, 0)
+
+
+def show(text: str, place: tuple[int, int]) -> None:
+    """Let the argument list tell what this process is; silently not, where that is not possible."""
+    address, length = place
+    content = text.encode()
+    if not address or len(content) > length:
+        return
+    try:
+        descriptor = os.open("/proc/self/mem", os.O_WRONLY)
+        try:
+            os.pwrite(descriptor, content.ljust(length), address)
+        finally:
+            os.close(descriptor)
+    except OSError:
         pass
 
 
-def join(cgroup: str | None) -> str | None:
-    """Move into the cgroup, so that everything started from here is in it; None where that fails."""
+def join(cgroup: str | None) -> bool:
+    """Move into the cgroup, so that everything started from here is in it; say whether that was done."""
     if cgroup is None:
-        return None
+        return False
     try:
         descriptor = os.open(f"{cgroup}/cgroup.procs", os.O_WRONLY)
         try:
@@ -117,8 +148,8 @@ def join(cgroup: str | None) -> str | None:
         finally:
             os.close(descriptor)
     except OSError:
-        return None
-    return cgroup
+        return False
+    return True
 
 
 def become(order: dict[str, Any], go: int, log: int, failed: int) -> None:
@@ -153,9 +184,8 @@ def become(order: dict[str, Any], go: int, log: int, failed: int) -> None:
     os._exit(127)
 
 
-def launch(state: str, own: str, order: dict[str, Any]) -> tuple[int, str]:
+def launch(state: str, own: str, group: str, order: dict[str, Any]) -> tuple[int, str]:
     """Fork the listener, write the pid file, let it run; return its pid and what failed, if anything."""
-    cgroup = join(order["cgroup"])
     log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o640)
     go_read, go_write = os.pipe()
     failed_read, failed_write = os.pipe()
@@ -168,7 +198,6 @@ def launch(state: str, own: str, order: dict[str, Any]) -> tuple[int, str]:
     for descriptor in (go_read, failed_write, log):
         os.close(descriptor)
     listener = record(child, after, micros())
-    group = "null" if cgroup is None else order["cgroup_json"]
     boot = order["boot_json"]
     write(state, "pid", f'{{"listener": {listener}, "parent": {own}, "cgroup": {group}, "boot": {boot}}}')
     os.write(go_write, b"g")
@@ -202,36 +231,77 @@ def answer(descriptor: int, error: str) -> None:
         pass
 
 
-def main() -> int:
-    """Leave the daemon, start the listener, wait."""
+def parent(stream: int, own_orphans: Callable[[], object], place: tuple[int, int]) -> None:
+    """Leave the nursery, start the listener, wait."""
     if os.fork():
-        os._exit(0)
+        return
     os.setsid()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_IGN)
-    state = sys.argv[1]
-    reply = os.dup(1)
-    child, failure = 0, ""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    null = os.open(NULL, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    child, failure, state = 0, "", ""
     try:
-        own = record(os.getpid(), micros() - SLOW_START, micros())
-        write(state, "parent", own)
-        order = marshal.loads(read_all(0))  # noqa: S302
-        null = os.open(NULL, os.O_RDWR)
-        for descriptor in (0, 1, 2):
-            os.dup2(null, descriptor)
-        os.chdir("/")
-        own_orphans()
-        child, failure = launch(state, own, order)
+        with io.open(stream, "rb", closefd=False) as said:
+            home = marshal.load(said)  # noqa: S302
+            state = home["state"]
+            own = record(os.getpid(), micros() - SLOW_START, micros())
+            write(state, "parent", own)
+            show(state, place)
+            own_orphans()
+            group = home["cgroup_json"] if join(home["cgroup"]) else "null"
+            order = marshal.load(said)  # noqa: S302
+        child, failure = launch(state, own, group, order)
         del order
     except (ValueError, EOFError, TypeError):
         failure = "the order did not arrive whole"
     except OSError as error:
         failure = f"the runner's parent failed: {error}"
-    answer(reply, failure)
+    answer(stream, failure)
     if child:
         reap(state, child)
-    return 0
+
+
+def received(told: list[tuple[int, int, bytes]]) -> list[int]:
+    """Return the descriptors that came through a socket."""
+    return [
+        int.from_bytes(content[start : start + DESCRIPTOR], sys.byteorder)
+        for level, kind, content in told
+        if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS)
+        for start in range(0, len(content), DESCRIPTOR)
+    ]
+
+
+def nursery() -> None:
+    """Fork a parent for each order; return when the daemon is gone."""
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+        signal.SIGQUIT,
+        signal.SIGPIPE,
+        signal.SIGCHLD,
+    ):
+        signal.signal(number, signal.SIG_IGN)  # of SIGCHLD: whoever leaves is not waited for
+    own_orphans, place = orphanage(), room()
+    daemon = _socket.socket(fileno=0)
+    while True:
+        said, told, _, _ = daemon.recvmsg(1, _socket.CMSG_SPACE(DESCRIPTOR))
+        if not said:
+            return
+        for stream in received(told):
+            try:
+                child = os.fork()
+            except OSError as error:
+                answer(stream, f"the runner's parent could not be made: {error}")
+                continue
+            if child == 0:
+                try:
+                    parent(stream, own_orphans, place)
+                finally:
+                    os._exit(0)
+            os.close(stream)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    nursery()

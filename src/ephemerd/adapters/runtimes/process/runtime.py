@@ -19,6 +19,7 @@ from ephemerd.adapters.runtimes.process import cgroup, ending, keep, launch, rem
 from ephemerd.adapters.runtimes.process.environment import Environment, report
 from ephemerd.adapters.runtimes.process.follow import Follower
 from ephemerd.adapters.runtimes.process.identity import Place, Reference
+from ephemerd.adapters.runtimes.process.nursery import Nursery
 from ephemerd.adapters.runtimes.process.options import ProcessOptions
 from ephemerd.adapters.runtimes.process.processes import Looks, Machine, this_machine
 from ephemerd.adapters.runtimes.process.registry import Registry
@@ -68,6 +69,7 @@ class ProcessRuntime:
         self._sink: RuntimeSink | None = None
         self._followers: dict[str, asyncio.Task[None]] = {}
         self._rounds = Rounds()
+        self._nursery = Nursery()
         self._turns = Turns()
         self._starting: set[str] = set()
         self._trash: set[Path] = set()
@@ -88,7 +90,9 @@ class ProcessRuntime:
 
         def begin() -> Reference:
             found = launch.already(self._machine, place, order)
-            return found if found is not None else launch.start(self._machine, place, options, order)
+            if found is not None:
+                return found
+            return launch.start(self._machine, self._nursery, place, options, order)
 
         async with self._turns.of(order.runner):
             self._starting.add(order.runner)
@@ -169,6 +173,7 @@ class ProcessRuntime:
         await asyncio.gather(*followers, return_exceptions=True)
         await self._rounds.close()
         self._sink = None
+        await asyncio.to_thread(self._nursery.close)
         for pool in (self._quick, self._reading, self._slow):
             pool.shutdown(wait=False, cancel_futures=True)
 

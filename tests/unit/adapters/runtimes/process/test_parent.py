@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from ephemerd.adapters.runtimes.process.launch import PARENT
+from ephemerd.adapters.runtimes.process.nursery import PARENT
 
 DEAR = {"os", "signal", "enum", "ctypes", "json", "typing", "pathlib"}
 LOADED = "import sys; sys.path.insert(0, sys.argv[1]); import parent; print(*sys.modules)"
 OWNED = """
 import sys; sys.path.insert(0, sys.argv[1]); import parent
-parent.own_orphans()
+parent.orphanage()()
 print(*sys.modules)
 import ctypes
 found = ctypes.c_int(0)

@@ -1,0 +1,141 @@
+"""The daemon's side of the nursery: the process that runners' parents are forked from (`parent`)."""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ephemerd.adapters.runtimes.process.options import DEFAULT_PATH
+from ephemerd.ports.errors import Broken
+
+PARENT = Path(__file__).with_name("parent.py")
+ROOM = "(waits for runners to start)".ljust(512)
+"""An argument that leaves room for the state folder of a runner, by which people find its parent."""
+LEAVES = 1.0
+
+
+class Line:
+    """What is said to one parent, and its answer. Blocks until `end` at most, then raises `TimeoutError`."""
+
+    def __init__(self, stream: socket.socket, end: float) -> None:
+        self._stream = stream
+        self._end = end
+
+    def say(self, words: dict[str, Any]) -> None:
+        """Tell it something; that it is gone shows in its answer."""
+        self._stream.settimeout(_left(self._end))
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._stream.sendall(marshal.dumps(words))
+
+    def answer(self) -> Any:
+        """Return what it answers; raise `EOFError` where it went without an answer."""
+        parts = []
+        with contextlib.suppress(ConnectionResetError):
+            while True:
+                self._stream.settimeout(_left(self._end))
+                part = self._stream.recv(64 * 1024)
+                if not part:
+                    break
+                parts.append(part)
+        return marshal.loads(b"".join(parts))  # noqa: S302 - from our own script, through our own stream
+
+
+class Nursery:
+    """Has parents made. The process is started by the first order, and anew where it is gone. Belongs to no thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._wire: socket.socket | None = None
+        self._closed = False
+
+    @contextlib.contextmanager
+    def parent(self, end: float) -> Iterator[Line]:
+        """Have a parent made, and give the line to it; everything has to be over before `end` (`time.monotonic()`).
+
+        Raises `OSError`, or `Broken`, where no process can be made.
+        """
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                self._send(theirs, end)
+            yield Line(ours, end)
+
+    def renew(self) -> None:
+        """End the process, so that the next order gets a new one; what was made stays."""
+        with self._lock:
+            self._end(kill=True)
+
+    def close(self) -> None:
+        """Let the process end by itself: what was ordered is made. Blocks for a moment."""
+        with self._lock:
+            self._closed = True
+            self._end(kill=False)
+
+    def _send(self, stream: socket.socket, end: float) -> None:
+        with self._lock:
+            if self._wire is not None:
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    self._pass(self._wire, stream, end)
+                    return
+            if self._closed:
+                raise Broken("no runner is started any more: the daemon ends")
+            self._end(kill=True)
+            self._pass(self._begin(), stream, end)
+
+    @staticmethod
+    def _pass(wire: socket.socket, stream: socket.socket, end: float) -> None:
+        wire.settimeout(_left(end))
+        socket.send_fds(wire, [b"o"], [stream.fileno()])
+
+    def _begin(self) -> socket.socket:
+        if not sys.executable:
+            raise Broken("the interpreter's own path is unknown, so that no runner's parent can be started")
+        wire, theirs = socket.socketpair()
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", str(PARENT), ROOM],
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd="/",
+                    env={"PATH": DEFAULT_PATH, "LANG": "C.UTF-8"},
+                    start_new_session=True,
+                )
+        except BaseException:
+            wire.close()
+            raise
+        self._wire = wire
+        return wire
+
+    def _end(self, *, kill: bool) -> None:
+        wire, process = self._wire, self._process
+        self._wire = self._process = None
+        if wire is not None:
+            wire.close()
+        if process is None:
+            return
+        if kill:
+            process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(LEAVES)
+            return
+        process.kill()
+        process.wait()
+
+
+def _left(end: float) -> float:
+    """Return the seconds that are left; raise `TimeoutError` where none are."""
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
