@@ -452,6 +452,7 @@ def test_a_listing_confirms_as_well_as_a_delivery() -> None:
         ({"denied_until": 0}, True),
         ({"silent": -MINUTE, "next_try": 1}, False),
         ({"silent": -MINUTE, "next_try": 0}, True),
+        ({"next_try": 1}, True),
     ],
 )
 def test_a_pool_is_ready_from_the_moment_on_at_which_its_forge_may_be_asked(

@@ -1,0 +1,188 @@
+"""Matching kept true over pools that share jobs, whose turn it is among pools, and who is looked at for room."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ephemerd.core import commands as cm
+from ephemerd.core import events as ev
+from ephemerd.core.plan import is_discharged, ready
+from ephemerd.core.turn import Turn
+from ephemerd.domain.errors import Fault, Remedy
+from ephemerd.domain.ids import RunnerId
+from ephemerd.domain.pool import Policy
+from ephemerd.domain.runner import RunnerState
+from ephemerd.domain.verdict import Sign
+from tests.unit.core.world import GPU, MINUTE, ORG, SECOND, World, key, of, pool
+
+X, Y, BOTH = ("x",), ("y",), ("x", "y")
+
+
+def left_over(world: World) -> set[RunnerId]:
+    """Return the runners that the matching leaves over."""
+    rows = world.core.state.runners.values()
+    return {row.id for row in rows if row.surplus_since is not None and row.state is not RunnerState.GONE}
+
+
+def chain() -> World:
+    """Two classes share the middle one of three pools: a serves x, b both, c y."""
+    return World(pool("a", labels=X), pool("b", labels=BOTH), pool("c", labels=Y))
+
+
+def made_for(world: World) -> list[int]:
+    """Return the jobs for which runners were made, in order."""
+    intents = [world.runner(command.runner).intent for command in of(world.sent, cm.Register)]
+    return [intent.id for intent in intents if intent is not None]
+
+
+# -- what hangs together is matched as one -----------------------------------------------------------
+
+
+def test_a_job_that_two_pools_serve_is_counted_on_the_runner_of_one() -> None:
+    world = World(pool("big", labels=GPU), pool("small", max_concurrent=1))
+    _, wide = world.listening(1, 2)
+    world.completed(1, how="cancelled")
+    assert left_over(world) == {wide}
+
+
+def test_pools_hang_together_by_way_of_others_also_after_a_start() -> None:
+    world = chain()
+    world.listening(1, labels=X)
+    (middle,) = world.listening(2, labels=BOTH)
+    world.listening(3, labels=Y)
+    world.completed(2, how="cancelled")
+    assert left_over(world) == {middle}
+    world.restart()
+    assert left_over(world) == {middle}
+
+
+def test_a_class_that_leaves_frees_its_runner_for_nobody_who_is_served_at_the_other_end() -> None:
+    """The pools of the class that leaves are a and b; who else could use the runner of b has that of c."""
+    world = chain()
+    (middle,) = world.listening(1, labels=BOTH)
+    world.completed(1, how="cancelled")
+    assert world.planned(2, labels=X) == []
+    world.listening(3, labels=Y)
+    world.completed(2, how="cancelled")
+    assert left_over(world) == {middle}
+
+
+def test_pools_hang_together_for_as_long_as_they_share_a_class() -> None:
+    world = World(pool("big", labels=GPU), pool("small", max_concurrent=1))
+    _, wide = world.listening(1, 2)
+    (other,) = world.listening(3, labels=("linux",))
+    world.completed(3, how="cancelled")
+    world.completed(1, how="cancelled")
+    assert left_over(world) == {wide, other}
+    world.completed(2, how="cancelled")
+    assert not any(world.core.state.index.links.values())
+
+
+def test_a_spare_is_still_counted_after_a_start() -> None:
+    world = World(pool(min_idle=1))
+    spare = world.last(cm.Register).runner
+    world.registered(spare)
+    world.started(spare)
+    world.sign(spare, Sign.LISTENING)
+    world.restart()
+    assert world.count(cm.Register) == 1
+
+
+def test_a_runner_whose_pool_serves_its_job_no_more_is_left_over_at_once() -> None:
+    world = World(pool(unlabelled=True))
+    (name,) = world.listening(1, labels=())
+    assert left_over(world) == set()
+    world.feed(ev.Reconfigured("ann", replace(world.setup, pools=(pool(),))))
+    assert left_over(world) == {name}
+
+
+def test_of_two_that_start_the_one_that_began_first_is_counted_on() -> None:
+    world = World()
+    first, second = world.planned(1, 2)
+    world.registered(second)
+    world.wait(SECOND)
+    world.registered(first)
+    world.completed(1, how="cancelled")
+    assert left_over(world) == {first}
+
+
+# -- whose turn it is --------------------------------------------------------------------------------
+
+
+def test_of_classes_of_several_pools_that_wait_for_one_slot_the_older_job_is_served_first() -> None:
+    world = World(pool("a", labels=X), pool("b", labels=Y), slots=1)
+    (name,) = world.listening(1, labels=X)
+    world.queued(2, labels=Y)
+    world.queued(3, labels=X)
+    world.in_progress(1, name, labels=X)
+    world.exited(name)
+    assert made_for(world) == [1, 2]
+
+
+def test_a_class_whose_oldest_job_may_not_be_tried_yet_goes_by_the_one_that_may() -> None:
+    world = World(pool(scope=ORG), slots=1)
+    world.feed(ev.CordonOrdered("ann", ev.Target.ALL))
+    for number in (1, 3):
+        world.queued(number, repository="acme/app")
+        world.queued(number + 1, repository="acme/lib")
+    for name in (key(1), key(2, "acme/lib")):
+        world.core.state.jobs[name] = replace(world.core.state.jobs[name], not_before=world.now + 1)
+    world.feed(ev.UncordonOrdered("ann", ev.Target.ALL))
+    assert made_for(world) == [3]
+
+
+def test_a_job_may_be_tried_from_its_moment_on() -> None:
+    world = World(slots=1)
+    world.feed(ev.CordonOrdered("ann", ev.Target.ALL))
+    world.queued(1, 2)
+    world.core.state.jobs[key(1)] = replace(world.job(1), not_before=world.now)
+    world.feed(ev.UncordonOrdered("ann", ev.Target.ALL))
+    assert made_for(world) == [1]
+
+
+@pytest.mark.parametrize(
+    ("limit", "there", "can"), [(1, 0, True), (1, 1, False), (2, 1, True), (2, 2, False)]
+)
+def test_a_host_has_room_while_fewer_than_the_limit_are_abandoned_there(
+    limit: int, there: int, can: bool
+) -> None:
+    world = World(policy=Policy(abandoned_limit=limit))
+    world.core.state.index.abandoned = {"here": there} if there else {}
+    assert ready(Turn(world.core.state, world.now), pool()) is can
+
+
+# -- who gives room ----------------------------------------------------------------------------------
+
+
+def test_one_that_serves_the_first_that_waits_is_looked_at_for_the_second() -> None:
+    world = World(pool("a", labels=X), pool("b", labels=BOTH), pool("c", labels=Y), slots=1)
+    (idle,) = world.listening(1, labels=X)
+    world.queued(2, labels=X)
+    world.wait(5 * MINUTE + SECOND)
+    sent = world.queued(3, labels=Y)
+    assert [command.runner for command in of(sent, cm.ProbeRunner)] == [idle]
+
+
+def test_a_spare_waits_for_demand_of_another_pool_beside_demand_that_has_its_runner() -> None:
+    world = World(pool("a", labels=X), pool("b", labels=Y), pool(min_idle=1), slots=2)
+    spare = world.last(cm.Register).runner
+    world.feed(ev.CordonOrdered("ann", ev.Target.POOL, "small"))
+    world.registered(spare)
+    world.started(spare)
+    world.exited(spare)
+    world.planned(1, labels=X)
+    (name,) = world.planned(2, labels=Y)
+    world.feed(ev.RegistrationFailed(name, Fault(Remedy.BROKEN, "the disk is full")))
+    step = world.feed(ev.UncordonOrdered("ann", ev.Target.POOL, "small"))
+    assert of(step.commands, cm.Register) == []
+
+
+def test_a_job_that_the_policy_refuses_is_no_demand() -> None:
+    world = World()
+    world.queued(1)
+    t = Turn(world.core.state, world.now)
+    assert not is_discharged(t, key(1))
+    t.change_job(world.job(1), refused="repository")
+    assert is_discharged(t, key(1))
