@@ -244,9 +244,11 @@ class Daemon:
         self.pulse.heartbeat = now
         self.on_turn()
         # That the machine slept comes before anything that is handled at the time of its waking.
-        items = self._as_items(self._of_the_clock())
-        items += self.inbox.take(1 if self._one_by_one else GROUP)
-        items += self._as_items(self._due(now))
+        told = self._of_the_clock()
+        items = self.inbox.take(1 if self._one_by_one else GROUP)
+        due = self._due(now)
+        if told or due:
+            items = [*self._as_items(told), *items, *self._as_items(due)]
         if items or not self._booted_now():
             await self._group(items)
 

@@ -8,6 +8,7 @@ runners that cause it and is always taken.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -71,6 +72,8 @@ class Inbox:
         self._most_bytes = most_bytes
         self._nudged = False
         self._waiting: asyncio.Future[None] | None = None
+        self._until = math.inf
+        self._timer: asyncio.TimerHandle | None = None
         self._room: deque[asyncio.Future[None]] = deque()
         self._closed = False
 
@@ -138,17 +141,14 @@ class Inbox:
             await asyncio.sleep(0)
             return
         if not self._items and not self._nudged:
-            # A future and a timer of our own: the loop rests twice an event, and `asyncio.timeout` costs as much as
-            # all the rest of that.
             loop = asyncio.get_running_loop()
             waiting = self._waiting = loop.create_future()
-            timer = None if seconds is None else loop.call_later(seconds, self._wake)
+            self._until = math.inf if seconds is None else loop.time() + seconds
+            self._set_timer(loop)
             try:
                 await waiting
             finally:
                 self._waiting = None
-                if timer is not None:
-                    timer.cancel()
         self._nudged = False
 
     def nudge(self) -> None:
@@ -164,6 +164,28 @@ class Inbox:
         self._items.append(item)
         self._bytes += len(item.body)
         self._wake()
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have a timer that ends at the latest when the wait does.
+
+        One that ends before stays: nearly every wait is ended by an event, and the loop rests twice an event.
+        """
+        if self._timer is not None:
+            if self._timer.when() <= self._until:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if self._until < math.inf:
+            self._timer = loop.call_at(self._until, self._timed)
+
+    def _timed(self) -> None:
+        timer, self._timer = self._timer, None
+        if self._waiting is None or timer is None:
+            return
+        if timer.when() >= self._until:
+            self._wake()
+        else:
+            self._set_timer(asyncio.get_running_loop())
 
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():

@@ -8,17 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
+class _Selector(selectors.DefaultSelector):
+    """Asks the system only where something could come from outside: while callbacks are due, nothing can that counts.
+
+    What a thread hands to the loop lies among these callbacks already.
+    """
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        # One is registered always: what a thread wakes the loop by.
+        if timeout == 0 and len(self.get_map()) <= 1:
+            return []
+        return super().select(timeout)
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """`time()` is virtual seconds, from 1000 on; it jumps to the next timer whenever nothing else can run."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(_Selector())
         self._virtual = 1000.0
         # A timer is due within this of its moment: time stands at that moment, and is a double of some 100 days.
         self._clock_resolution = 1e-6

@@ -9,6 +9,7 @@ import pytest
 from ephemerd.app.inbox import Fate, Inbox, Receipt
 from ephemerd.core.events import JobReported, SweepOrdered, Woke
 from ephemerd.domain.job import Told
+from ephemerd.testing.virtual_time import virtually
 from tests.unit.app.fakes import report, until
 
 
@@ -121,6 +122,40 @@ async def test_wait_returns_at_once_when_something_is_there_and_after_its_time_w
     assert not waiting.done()
     inbox.nudge()
     await asyncio.wait_for(waiting, 5)
+
+
+@pytest.mark.parametrize(("first", "second"), [(10.0, 15.0), (15.0, 10.0), (None, 10.0), (10.0, 10.0)])
+def test_a_wait_ends_at_its_own_time_whatever_the_one_before_was_to_last(first, second):
+    async def waits() -> float:
+        inbox, loop = Inbox(), asyncio.get_running_loop()
+        waiting = asyncio.create_task(inbox.wait(first))
+        await asyncio.sleep(4.0)
+        inbox.tell(Woke())
+        await waiting
+        inbox.take(1)
+        began = loop.time()
+        await inbox.wait(second)
+        return loop.time() - began
+
+    assert virtually(waits)[0] == pytest.approx(second)
+
+
+def test_a_timer_that_is_left_over_ends_no_wait_without_time():
+    async def waits() -> bool:
+        inbox = Inbox()
+        waiting = asyncio.create_task(inbox.wait(10.0))
+        await asyncio.sleep(1.0)
+        inbox.tell(Woke())
+        await waiting
+        inbox.take(1)
+        waiting = asyncio.create_task(inbox.wait(None))
+        await asyncio.sleep(60.0)
+        inbox.nudge()
+        ended = waiting.done()
+        await waiting
+        return ended
+
+    assert not virtually(waits)[0]
 
 
 async def test_a_nudge_is_used_up_by_one_wait():

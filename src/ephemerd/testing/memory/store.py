@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -45,7 +46,7 @@ class MemoryDisk:
     store: str = "memory00"
     clock: tuple[int, str, int] | None = None
     rows: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    deliveries: dict[DeliveryId, int] = field(default_factory=dict)
+    deliveries: OrderedDict[DeliveryId, int] = field(default_factory=OrderedDict)
     segments: dict[int, tuple[str, bytes, int]] = field(default_factory=lambda: {0: ("", b"{}", 1)})
     journal: dict[int, _Entry] = field(default_factory=dict)
     next_seq: int = 1
@@ -53,6 +54,8 @@ class MemoryDisk:
     decisions: dict[int, bytes] = field(default_factory=dict)
     quarantine: dict[int, tuple[int, str, str, bytes, str]] = field(default_factory=dict)
     next_aside: int = 1
+    floor: int = 0
+    """The first entry that was kept when subjects were last looked through."""
     used: int = len(b"{}")
     """Bytes of what is kept, names and numbers aside; counted as it changes, for it is asked for often."""
     holder: MemoryStore | None = None
@@ -244,7 +247,7 @@ def _write(disk: MemoryDisk, batch: Batch, ready: _Ready, clock: tuple[int, str,
     for delivery in batch.deliveries:
         disk.deliveries.setdefault(delivery, now)
     while disk.deliveries:  # in the order in which they came
-        oldest = next(iter(disk.deliveries))
+        oldest = next(iter(disk.deliveries))  # found at once in an ordered dict alone: a plain one passes by the deleted
         if disk.deliveries[oldest] >= now - DELIVERIES_KEPT:
             break
         del disk.deliveries[oldest]
@@ -254,8 +257,9 @@ def _write(disk: MemoryDisk, batch: Batch, ready: _Ready, clock: tuple[int, str,
         if row is not None:
             of_kind[name] = row
             disk.used += len(row)
+    segment = max(disk.segments)
     for step, event in zip(batch.steps, ready.events, strict=True):
-        disk.journal[disk.next_seq] = _Entry(max(disk.segments), step.now, event, step.commands)
+        disk.journal[disk.next_seq] = _Entry(segment, step.now, event, step.commands)
         disk.used += len(event)
         for subject in dict.fromkeys(step.subjects):
             disk.subjects.setdefault(subject, []).append(disk.next_seq)
@@ -283,8 +287,10 @@ def prune(disk: MemoryDisk, now: int, keep: Keep) -> Pruned:
             disk.used -= sum(len(disk.journal.pop(seq).event) for seq in range(first, following))
             return Pruned(segments=1, entries=following - first, more=True)
     floor = disk.segments[numbers[0]][2]
-    for name in [name for name, found in disk.subjects.items() if found[-1] < floor]:
-        del disk.subjects[name]
+    if floor != disk.floor:
+        disk.floor = floor
+        for name in [name for name, found in disk.subjects.items() if found[-1] < floor]:
+            del disk.subjects[name]
     oldest = next((entry.now for entry in disk.journal.values()), 0)
     decisions = 0
     for number in sorted(disk.decisions):
