@@ -247,7 +247,8 @@ def _write(disk: MemoryDisk, batch: Batch, ready: _Ready, clock: tuple[int, str,
     for delivery in batch.deliveries:
         disk.deliveries.setdefault(delivery, now)
     while disk.deliveries:  # in the order in which they came
-        oldest = next(iter(disk.deliveries))  # found at once in an ordered dict alone: a plain one passes by the deleted
+        # Found at once in an ordered dict alone: a plain one passes by all that were deleted.
+        oldest = next(iter(disk.deliveries))
         if disk.deliveries[oldest] >= now - DELIVERIES_KEPT:
             break
         del disk.deliveries[oldest]
