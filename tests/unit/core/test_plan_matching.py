@@ -8,7 +8,7 @@ import pytest
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
-from ephemerd.core.plan import is_discharged, ready
+from ephemerd.core.plan import is_crowded, is_discharged, ready
 from ephemerd.core.turn import Turn
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
@@ -177,6 +177,31 @@ def test_a_spare_waits_for_demand_of_another_pool_beside_demand_that_has_its_run
     world.feed(ev.RegistrationFailed(name, Fault(Remedy.BROKEN, "the disk is full")))
     step = world.feed(ev.UncordonOrdered("ann", ev.Target.POOL, "small"))
     assert of(step.commands, cm.Register) == []
+
+
+def test_the_spares_of_one_pool_are_made_before_those_of_the_next() -> None:
+    world = World(pool("b", min_idle=2), pool("a", labels=X, min_idle=2), slots=2)
+    assert [world.runner(command.runner).pool for command in of(world.sent, cm.Register)] == ["a", "a"]
+
+
+def test_one_may_be_displaced_from_the_millisecond_on_in_which_it_waited_for_long_enough() -> None:
+    world = World(pool("a", labels=X), pool("c", labels=Y), slots=1)
+    world.wait(10 * SECOND)
+    (idle,) = world.listening(1, labels=X)
+    world.wait(world.setup.policy.displaced_after)
+    sent = world.queued(2, labels=Y)
+    assert [command.runner for command in of(sent, cm.ProbeRunner)] == [idle]
+
+
+@pytest.mark.parametrize(
+    ("most", "labels", "crowded"), [(2, GPU, False), (2, ("linux",), True), (3, ("linux",), False)]
+)
+def test_a_pool_is_crowded_when_it_is_full_and_one_of_its_runners_serves_less_than_it_could(
+    most: int, labels: tuple[str, ...], crowded: bool
+) -> None:
+    world = World(pool(labels=GPU, exact=True, max_concurrent=most))
+    assert len([*world.planned(1, labels=GPU), *world.planned(2, labels=labels)]) == 2
+    assert is_crowded(world.core.state, "small") is crowded
 
 
 def test_a_job_that_the_policy_refuses_is_no_demand() -> None:
