@@ -407,4 +407,5 @@ def _each_once(*ports: P) -> list[P]:
 def log_note(note: Note) -> None:
     """Write one line of the core to the log, with its fields."""
     level = logging.WARNING if note.level == "warning" else logging.INFO
-    notes.log(level, note.text, extra={"fields": dict(note.fields)})
+    if notes.isEnabledFor(level):
+        notes.log(level, note.text, extra={"fields": dict(note.fields)})
