@@ -15,7 +15,7 @@ from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.pool import Policy
 from ephemerd.domain.runner import RunnerState
 from ephemerd.domain.verdict import Sign
-from tests.unit.core.world import GPU, MINUTE, ORG, SECOND, World, key, of, pool
+from tests.unit.core.world import GPU, MINUTE, ORG, SECOND, START, World, key, of, pool
 
 X, Y, BOTH = ("x",), ("y",), ("x", "y")
 
@@ -108,6 +108,25 @@ def test_of_two_that_start_the_one_that_began_first_is_counted_on() -> None:
     assert left_over(world) == {first}
 
 
+def test_of_two_jobs_one_has_a_runner_that_works_and_only_the_other_one_that_listens() -> None:
+    world = World()
+    first, *others = world.listening(1, 2, 3)
+    world.completed(3, how="cancelled")
+    world.sign(first, Sign.ANNOUNCED, "a job")
+    world.sign(first, Sign.WORKER)
+    assert world.runner(first).consumes
+    assert left_over(world) == {others[1]}
+
+
+def test_a_runner_of_other_labels_that_works_stands_for_its_job_until_that_has_a_name() -> None:
+    world = World(pool(labels=GPU, exact=True))
+    (name,) = world.listening(1, labels=("linux",))
+    world.sign(name, Sign.ANNOUNCED, "a job")
+    world.sign(name, Sign.WORKER)
+    assert world.runner(name).consumes
+    assert world.count(cm.Register) == 1
+
+
 # -- whose turn it is --------------------------------------------------------------------------------
 
 
@@ -150,6 +169,16 @@ def test_a_host_has_room_while_fewer_than_the_limit_are_abandoned_there(
 ) -> None:
     world = World(policy=Policy(abandoned_limit=limit))
     world.core.state.index.abandoned = {"here": there} if there else {}
+    assert ready(Turn(world.core.state, world.now), pool()) is can
+
+
+@pytest.mark.parametrize(("refused", "can"), [(START - 1, False), (START, True)])
+def test_a_pool_waits_for_the_runner_that_finds_out_whether_it_is_still_refused(
+    refused: int, can: bool
+) -> None:
+    world = World()
+    world.planned(1)
+    world.core.state.pools["small"] = replace(world.core.state.pools["small"], refused=refused)
     assert ready(Turn(world.core.state, world.now), pool()) is can
 
 
