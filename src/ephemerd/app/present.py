@@ -54,7 +54,7 @@ class Present:
         state, now = self._daemon.core.state, self._daemon.ports.clock.now()
         rows = [
             row
-            for row in state.runners.values()
+            for row in reversed(state.runners.values())
             if row.state is not RunnerState.GONE and (not pool or row.pool == pool)
         ]
         newest = heapq.nlargest(limit, rows, key=lambda row: row.order)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import os
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TypeVar
 
 from ephemerd.app import render
@@ -45,8 +46,11 @@ LITTLE = 200 * 1024**2
 SILENT_AFTER = round(4 * HEARTBEAT * SECOND)
 """ms without a turn of the loop after which it counts as stuck: a commit may well take seconds."""
 SEVERITY = ("ok", "degraded", "stuck")
+STATES = tuple(state.value for state in RunnerState)
+HOLDING = tuple(state.value for state in RunnerState if state in HOLDS_SLOT)
 
 Named = TypeVar("Named", PoolView, HostView)
+Row = TypeVar("Row", Runner, Job)
 
 
 class BadCursor(ValueError):
@@ -112,11 +116,11 @@ class Queries(Records):
         daemon, now = self._daemon, self._now()
         core, pulse, inbox = daemon.core, daemon.pulse, daemon.inbox
         pools, hosts = self.pools(), self.hosts()
-        runners = _zeros(RunnerState)
-        for row in core.state.runners.values():
-            runners[row.state.value] += 1
+        # Counted by the rows, which the difference of slots is told from; how many there are of each is counted in C.
+        states = [row.state for row in core.state.runners.values()]
+        runners = {state.value: states.count(state) for state in RunnerState}
         held = sum(host.held for host in hosts)
-        holding = sum(row.state in HOLDS_SLOT for row in core.state.runners.values())
+        holding = sum(states.count(state) for state in HOLDS_SLOT)
         return StatusView(
             version=self._version,
             store=daemon.life.store,
@@ -169,13 +173,13 @@ class Queries(Records):
     def hosts(self) -> tuple[HostView, ...]:
         """Configured hosts, and those that are not any more while runners are left there."""
         core = self._daemon.core
-        slots = {host.name: host.slots for host in core.state.setup.hosts}
-        for row in core.state.runners.values():
-            slots.setdefault(row.host, 0)
+        index, slots = core.state.index, {host.name: host.slots for host in core.state.setup.hosts}
+        for name in (*index.held, *index.abandoned):
+            slots.setdefault(name, 0)
         views = []
         for name, count in slots.items():
             held = core.state.slots_held(name)
-            abandoned = core.state.index.abandoned.get(name, 0)
+            abandoned = index.abandoned.get(name, 0)
             host = core.state.hosts.get(name)
             by, since = _cordon((host,))
             cordoned, ago = bool(by), self._ago(since)
@@ -200,23 +204,20 @@ class Queries(Records):
             for name, row in sorted(state.pools.items())
             if not row.configured and state.index.live.get(name)
         ]
-        runners = {pool.name: _zeros(RunnerState) for pool in (*state.setup.pools, *left)}
-        held = dict.fromkeys(runners, 0)
-        for row in state.runners.values():
-            if row.pool in runners:
-                runners[row.pool][row.state.value] += 1
-                held[row.pool] += row.state in HOLDS_SLOT
+        counted = state.index.by_state
         queued = dict.fromkeys((pool.name for pool in state.setup.pools), 0)
         for group in state.index.groups.values():
             for name in group.pools:
                 if name in queued:
                     queued[name] += len(group.queued)
         return tuple(
-            self._pool(pool, runners[pool.name], held[pool.name], queued.get(pool.name))
+            self._pool(
+                pool, {name: counted.get((pool.name, name), 0) for name in STATES}, queued.get(pool.name)
+            )
             for pool in (*state.setup.pools, *left)
         )
 
-    def _pool(self, pool: Pool, runners: dict[str, int], held: int, queued: int | None) -> PoolView:
+    def _pool(self, pool: Pool, runners: dict[str, int], queued: int | None) -> PoolView:
         state = self._daemon.core.state
         meta = (str(state.meta.get("cordoned", "")), int(state.meta.get("cordoned_at", 0)))
         by, since = _cordon((state.pools.get(pool.name), state.hosts.get(pool.host)), meta)
@@ -234,7 +235,7 @@ class Queries(Records):
             job_timeout_s=None if pool.job_timeout is None else pool.job_timeout / SECOND,
             probes=pool.probes,
             cordoned=self._daemon.core.cordoned(pool.name),
-            held=held,
+            held=sum(runners[name] for name in HOLDING),
             queued=queued or 0,
             runners=runners,
             configured=queued is not None,
@@ -257,14 +258,14 @@ class Queries(Records):
         before = int(after) if after else None
         rows = (
             row
-            for row in self._daemon.core.state.runners.values()
+            for row in reversed(self._daemon.core.state.runners.values())
             if (before is None or row.order < before)
             and (not pool or row.pool == pool)
             and (not host or row.host == host)
             and (not state or row.state.value == state)
         )
         limit = clamp(limit)
-        newest = heapq.nlargest(limit + 1, rows, key=_order)
+        newest = _newest(limit + 1, rows)
         return Page(tuple(self._runner(row) for row in newest[:limit]), _next(newest, limit))
 
     def runner(self, name: str) -> RunnerView | None:
@@ -281,13 +282,13 @@ class Queries(Records):
         wanted = repository.lower()
         rows = (
             row
-            for row in self._daemon.core.state.jobs.values()
+            for row in reversed(self._daemon.core.state.jobs.values())
             if (before is None or row.order < before)
             and _has_status(row, status)
             and (not wanted or row.key.repository.lower() == wanted)
         )
         limit = clamp(limit)
-        newest = heapq.nlargest(limit + 1, rows, key=_order)
+        newest = _newest(limit + 1, rows)
         return Page(tuple(self._job(row) for row in newest[:limit]), _next(newest, limit))
 
     def job(self, text: str) -> JobView | None:
@@ -365,8 +366,12 @@ def _zeros(names: type[RunnerState] | type[JobStatus]) -> dict[str, int]:
     return {member.value: 0 for member in names}
 
 
-def _order(row: Runner | Job) -> int:
-    return row.order
+def _newest(most: int, rows: Iterable[Row]) -> list[Row]:
+    """Return the newest, newest first; quick where they come nearly so, as the newest rows were added last."""
+    return heapq.nlargest(most, rows, key=_order)
+
+
+_order = attrgetter("order")
 
 
 def _next(rows: list[Runner] | list[Job], limit: int) -> str | None:
