@@ -89,6 +89,21 @@ def test_a_row_that_equals_the_one_that_is_there_changes_nothing() -> None:
     assert (t.stirred, t.touched) == (0, {})
 
 
+def test_a_row_that_is_changed_back_to_the_one_that_is_there_changes_nothing() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    t, runner = turn(world), world.runner(name)
+    t.change_runner(replace(runner, token=runner.token + 1), token=runner.token)
+    assert (t.step().changed, t.stirred) == ((), 0)
+
+
+def test_whom_an_event_concerns_is_said_in_order() -> None:
+    t = turn(World())
+    t.concern("b")
+    t.concern("a")
+    assert t.step().subjects == ("a", "b")
+
+
 def test_a_job_that_is_dropped_leaves_every_index() -> None:
     world = World()
     world.queued(1)
