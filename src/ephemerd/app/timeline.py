@@ -10,11 +10,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
+
+import msgspec
 
 from ephemerd.app.daemon import Daemon
 from ephemerd.app.writer import Handled
 from ephemerd.core import codec
 from ephemerd.core.events import Booted
+from ephemerd.domain.pool import DAY
 from ephemerd.domain.runner import FINAL, Decision, Fence, Runner, RunnerState
 
 MOST_LANES = 2_000
@@ -22,6 +26,7 @@ MOST_MARKS = 200
 """Marks of one lane; a runner that is vetoed for days keeps its newest."""
 READ_BACK = 1_000
 """Decisions that are read back after a start."""
+_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,8 @@ class Mark:
 
 @dataclass(slots=True)
 class Lane:
-    """Everything drawn of one runner. `revision` is that of its last change."""
+    """Everything drawn of one runner. `revision` is that of its last change; `told` is how `compact` told it last, as
+    of which revision and from which base."""
 
     runner: str
     pool: str
@@ -66,6 +72,7 @@ class Lane:
     spans: list[Span] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
+    told: tuple[int, int, msgspec.Raw] | None = field(default=None, repr=False, compare=False)
 
     @property
     def ended(self) -> int | None:
@@ -156,7 +163,7 @@ class Timeline:
         if life != mine:
             after = 0
         lanes = [lane for lane in self._lanes.values() if lane.revision > after]
-        lanes.sort(key=lambda lane: -lane.order)
+        lanes.sort(key=attrgetter("order"), reverse=True)
         return TimelineView(mine, self._daemon.ports.clock.now(), self._revision, tuple(lanes))
 
     def take(self, handled: Handled) -> None:
@@ -289,11 +296,8 @@ def compact(view: TimelineView) -> dict[str, object]:
     A lane is [runner, pool, host, order, intent, spans [state, start, end|-1]…, held [job, start, end|-1]…, marks
     [kind, at, text, evidence]…].
     """
-    base = min((lane.spans[0].start for lane in view.lanes if lane.spans), default=view.now)
-
-    def end(at: int | None) -> int:
-        return -1 if at is None else at - base
-
+    earliest = min((lane.spans[0].start for lane in view.lanes if lane.spans), default=view.now)
+    base = earliest // DAY * DAY  # the same for long, so that a lane that has not changed is not told anew
     return {
         "life": view.life,
         "now": view.now,
@@ -301,13 +305,24 @@ def compact(view: TimelineView) -> dict[str, object]:
         "base": base,
         "states": STATES,
         "kinds": KINDS,
-        "lanes": [
-            (
-                *(lane.runner, lane.pool, lane.host, lane.order, lane.intent),
-                [(STATES.index(one.state), one.start - base, end(one.end)) for one in lane.spans],
-                [(one.job, one.start - base, end(one.end)) for one in lane.held],
-                [(KINDS.index(one.kind), one.at - base, one.text, one.evidence) for one in lane.marks],
-            )
-            for lane in view.lanes
-        ],
+        "lanes": [_told(lane, base) for lane in view.lanes],
     }
+
+
+def _told(lane: Lane, base: int) -> msgspec.Raw:
+    """Return a lane as `compact` has it, in JSON; made once until the lane changes."""
+    if lane.told is None or lane.told[:2] != (lane.revision, base):
+        lane.told = (lane.revision, base, msgspec.Raw(_encode(_plain(lane, base))))
+    return lane.told[2]
+
+
+def _plain(lane: Lane, base: int) -> tuple[object, ...]:
+    def end(at: int | None) -> int:
+        return -1 if at is None else at - base
+
+    return (
+        *(lane.runner, lane.pool, lane.host, lane.order, lane.intent),
+        [(STATES.index(one.state), one.start - base, end(one.end)) for one in lane.spans],
+        [(one.job, one.start - base, end(one.end)) for one in lane.held],
+        [(KINDS.index(one.kind), one.at - base, one.text, one.evidence) for one in lane.marks],
+    )

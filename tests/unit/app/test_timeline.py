@@ -190,6 +190,22 @@ async def test_ended_lanes_go_first_and_living_ones_stay():
         assert lanes[0].runner == "old-39"
 
 
+async def test_the_compact_form_is_told_anew_for_lanes_that_changed_alone(watched):
+    house, timeline = watched
+    await listening(house)
+    view = await timeline.view()
+    (lane,) = view.lanes
+    compact(view)
+    told = lane.told
+    compact(await timeline.view())
+    assert told is not None
+    assert lane.told is told
+    house.runtime.sink.exited(lane.runner, 1, 0)
+    await until(lambda: lane.ended is not None)
+    plain = msgspec.json.decode(msgspec.json.encode(compact(await timeline.view())))
+    assert plain["lanes"][-1][5][-1][2] == lane.ended - plain["base"]
+
+
 async def test_the_compact_form_holds_everything(watched):
     house, timeline = watched
     name = await listening(house)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
@@ -130,8 +129,7 @@ class Pages:
         """The lanes that changed after `after` of recorder `life`, in few bytes."""
         query = request.query_params
         view = await self._sources.timeline.view(number(query.get("after", "")), query.get("life", "")[:80])
-        body = await asyncio.to_thread(msgspec.json.encode, compact(view))
-        return Response(body, headers=HEADERS, media_type="application/json")
+        return Response(msgspec.json.encode(compact(view)), headers=HEADERS, media_type="application/json")
 
     async def runner(self, request: Request) -> Response:
         name, sources = request.path_params["id"], self._sources
