@@ -162,7 +162,8 @@ def test_a_forge_that_limits_us_is_silent_no_more() -> None:
     world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
     world.lists = False
     world.feed(ev.ScopeAnswered(APP, limited_until=world.now + 10 * MINUTE))
-    assert world.core.state.scopes[str(APP)].silent is None
+    row = world.core.state.scopes[str(APP)]
+    assert (row.silent, row.why, row.next_try) == (None, "", 0)
     (reason,) = [text for text in assess(world.core.state, world.now).reasons if str(APP) in text]
     assert "limits our requests" in reason
     assert calls(world.wait(10 * MINUTE - 1)) == []
