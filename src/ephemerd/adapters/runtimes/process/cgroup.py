@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 from ephemerd.domain.ids import is_ours
@@ -23,7 +24,8 @@ def _unescape(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
 
 
-def candidates(mountinfo: str, membership: str) -> list[Path]:
+@lru_cache(maxsize=2)
+def candidates(mountinfo: str, membership: str) -> tuple[Path, ...]:
     """Return where this process stands in each usable hierarchy, the best first.
 
     mountinfo    text of `/proc/self/mountinfo`
@@ -47,7 +49,7 @@ def candidates(mountinfo: str, membership: str) -> list[Path]:
             own = mine.get(name, "")
             if own.startswith("/") and (own + "/").startswith(top.rstrip("/") + "/"):
                 found.setdefault(name, mount / own[len(top.rstrip("/")) :].lstrip("/"))
-    return [found[name] for name in ("", *FIRST_CHOICE) if name in found]
+    return tuple(found[name] for name in ("", *FIRST_CHOICE) if name in found)
 
 
 def make(runner: str) -> Path | None:
@@ -65,14 +67,14 @@ def make(runner: str) -> Path | None:
     return None
 
 
-def _places() -> list[Path]:
+def _places() -> tuple[Path, ...]:
     if not sys.platform.startswith("linux"):
-        return []
+        return ()
     try:
         mountinfo = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
         membership = Path("/proc/self/cgroup").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return []
+        return ()
     return candidates(mountinfo, membership)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from ephemerd.adapters.runtimes.process.identity import Place
 from ephemerd.adapters.runtimes.process.options import Account
 from ephemerd.ports.errors import Broken
 
+CHUNK = 1024 * 1024
 LISTENER = Path("bin/Runner.Listener")
 WORKER = Path("bin/Runner.Worker")
 
@@ -65,24 +65,27 @@ class Builder:
         self._links = True
         self._deadline = deadline
 
-    def tree(self, source: Path, target: Path) -> None:
-        """Copy a folder, links as links. Everything new is given to the account at the end."""
-        target.mkdir(mode=0o755)
+    def tree(self, source: Path | str, target: Path | str) -> None:
+        """Copy a folder, links as links. Everything new is given to the account at the end.
+
+        A start waits for this, and each step lets other threads of the daemon go first: there are few of them.
+        """
+        Path(target).mkdir(mode=0o755)
         with os.scandir(source) as entries:
             for entry in entries:
                 if time.monotonic() > self._deadline:
                     raise Broken(f"copying {source} took too long: is the disk overloaded or full?")
-                copy = target / entry.name
+                copy = f"{target}/{entry.name}"
                 if entry.is_symlink():
-                    copy.symlink_to(Path(entry.path).readlink())
+                    Path(copy).symlink_to(Path(entry.path).readlink())
                     self._give(copy)
                 elif entry.is_dir():
-                    self.tree(Path(entry.path), copy)
+                    self.tree(entry.path, copy)
                 elif entry.is_file():
                     self._file(entry, copy)
         self._give(target)
 
-    def _file(self, entry: os.DirEntry[str], copy: Path) -> None:
+    def _file(self, entry: os.DirEntry[str], copy: str) -> None:
         status = entry.stat(follow_symlinks=False)
         if self._links and not writable_by(status, self._account):
             try:
@@ -93,30 +96,43 @@ class Builder:
                 self._links = False
             else:
                 return  # shared: never given away, since that would give the template's file away
-        if not self._clone(entry.path, copy):
-            shutil.copyfile(entry.path, copy)
-        copy.chmod(stat.S_IMODE(status.st_mode) & 0o777)
-        self._give(copy)
-
-    def _clone(self, source: str, copy: Path) -> bool:
-        if self._reflink is None:
-            return False
-        reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        reading = os.open(entry.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             writing = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
-                if self._reflink(reading, writing):
-                    return True
+                if not self._clone(reading, writing):
+                    copy_content(reading, writing, status.st_size)
             finally:
                 os.close(writing)
         finally:
             os.close(reading)
+        Path(copy).chmod(stat.S_IMODE(status.st_mode) & 0o777)
+        self._give(copy)
+
+    def _clone(self, reading: int, writing: int) -> bool:
+        if self._reflink is None:
+            return False
+        if self._reflink(reading, writing):
+            return True
         self._reflink = None  # one filesystem, one answer
         return False
 
-    def _give(self, path: Path) -> None:
+    def _give(self, path: Path | str) -> None:
         if self._account.switch:
             os.chown(path, self._account.uid, self._account.gid, follow_symlinks=False)
+
+
+def copy_content(reading: int, writing: int, size: int) -> None:
+    """Copy an open file, by the kernel as far as that can, to its end however long it is by now."""
+    try:
+        while size > 0 and (done := os.copy_file_range(reading, writing, size)):
+            size -= done
+    except (AttributeError, OSError):
+        pass  # not here, or not between these: what is left comes below, where a full disk shows again
+    while part := os.read(reading, CHUNK):
+        rest = memoryview(part)
+        while rest:
+            rest = rest[os.write(writing, rest) :]
 
 
 def make_folder(place: Place) -> None:

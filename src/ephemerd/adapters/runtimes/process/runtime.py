@@ -18,7 +18,7 @@ from ephemerd.adapters.kit.turns import Turns, told_anyway
 from ephemerd.adapters.runtimes.process import cgroup, ending, keep, launch, removal
 from ephemerd.adapters.runtimes.process.environment import Environment, report
 from ephemerd.adapters.runtimes.process.follow import Follower
-from ephemerd.adapters.runtimes.process.identity import Place, Reference
+from ephemerd.adapters.runtimes.process.identity import Place
 from ephemerd.adapters.runtimes.process.nursery import Nursery
 from ephemerd.adapters.runtimes.process.options import ProcessOptions
 from ephemerd.adapters.runtimes.process.processes import Looks, Machine, this_machine
@@ -35,8 +35,9 @@ from ephemerd.ports.runtime import LogFile, RuntimeSink, StartOrder
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
-LOOK_THREADS, READING_THREADS, SLOW_THREADS = 16, 2, 3
-"""Looks share their listings, so that many at once cost little more than one; reading waits for none of them."""
+LOOK_THREADS, READING_THREADS, START_THREADS, SLOW_THREADS = 16, 2, 3, 3
+"""Looks share their listings, so that many at once cost little more than one; reading waits for none of them, and no
+start for the removal of a big folder."""
 EXIT_TOLD = 10.0  # how long a destroy waits for the exit to be told before the exit file goes
 LOOK_AGAIN = 0.5  # between two looks where the process list is not whole
 REMOVAL = 10.0  # how long a destroy waits for a big folder; the rest goes on behind
@@ -75,6 +76,7 @@ class ProcessRuntime:
         self._trash: set[Path] = set()
         self._quick = ThreadPoolExecutor(LOOK_THREADS, "ephemerd-look")
         self._reading = ThreadPoolExecutor(READING_THREADS, "ephemerd-read")
+        self._starts = ThreadPoolExecutor(START_THREADS, "ephemerd-start")
         self._slow = ThreadPoolExecutor(SLOW_THREADS, "ephemerd-files")
 
     def attach(self, sink: RuntimeSink) -> None:
@@ -88,22 +90,21 @@ class ProcessRuntime:
         options = self._registry.options(order.pool)
         place = self._registry.place(order.runner, order.pool)
 
-        def begin() -> Reference:
+        def begin() -> Environment:
             found = launch.already(self._machine, place, order)
-            if found is not None:
-                return found
-            return launch.start(self._machine, self._nursery, place, options, order)
+            if found is None:
+                found = launch.start(self._machine, self._nursery, place, options, order)
+            return self._registry.add(found, place)
 
         async with self._turns.of(order.runner):
             self._starting.add(order.runner)
             try:
-                reference = await self._in(self._slow, begin)
+                environment = await self._in(self._starts, begin)
             finally:
                 self._starting.discard(order.runner)
-            environment = self._registry.add(reference, place)
             if order.runner not in self._followers:
                 self._follow(environment)
-        return str(reference)
+        return str(environment.reference)
 
     async def watch(self, runner: RunnerId, pool: str, environment: str) -> None:
         found = self._resolve(runner, environment)
@@ -174,7 +175,7 @@ class ProcessRuntime:
         await self._rounds.close()
         self._sink = None
         await asyncio.to_thread(self._nursery.close)
-        for pool in (self._quick, self._reading, self._slow):
+        for pool in (self._quick, self._reading, self._starts, self._slow):
             pool.shutdown(wait=False, cancel_futures=True)
 
     # Below: how.

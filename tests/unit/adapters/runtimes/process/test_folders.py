@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from dataclasses import replace
@@ -17,6 +18,7 @@ from ephemerd.adapters.runtimes.process.roots import (
     Builder,
     build,
     check_application,
+    copy_content,
     make_folder,
     out_of_reach,
     writable_by,
@@ -104,6 +106,30 @@ def test_without_links_there_are_copies(application, place, monkeypatch):
     monkeypatch.setattr(os, "link", refuses)
     build(place, application, OTHER, Builder(OTHER, no_reflink, NEVER), share=False)
     assert (place.root / "bin" / "Runner.Worker").read_text() == "Runner.Worker"
+
+
+def part_of_it(reading: int, writing: int, size: int) -> int:
+    return os.write(writing, os.read(reading, min(size, 3)))
+
+
+def fails_half_way(reading: int, writing: int, size: int) -> int:
+    if os.lseek(reading, 0, os.SEEK_CUR):
+        raise OSError(errno.EXDEV, "between two filesystems")
+    return part_of_it(reading, writing, size)
+
+
+@pytest.mark.parametrize("kernel", [getattr(os, "copy_file_range", None), part_of_it, fails_half_way, None])
+@pytest.mark.parametrize("size", [0, 4, 12, 100])
+def test_content_is_copied_whole_whatever_the_kernel_does_of_it(tmp_path, monkeypatch, kernel, size):
+    """`size` is what the file was said to hold: it may have grown or shrunk since."""
+    if kernel is None:
+        monkeypatch.delattr(os, "copy_file_range", raising=False)
+    else:
+        monkeypatch.setattr(os, "copy_file_range", kernel, raising=False)
+    (tmp_path / "source").write_bytes(b"twelve bytes")
+    with (tmp_path / "source").open("rb") as source, (tmp_path / "copy").open("wb") as copy:
+        copy_content(source.fileno(), copy.fileno(), size)
+    assert (tmp_path / "copy").read_bytes() == b"twelve bytes"
 
 
 def test_copying_has_a_deadline(application, place):
