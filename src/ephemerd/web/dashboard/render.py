@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import Response
 
-from ephemerd.web.dashboard import words
+from ephemerd.web.dashboard import pieces, words
 from ephemerd.web.dashboard.assets import assets
 
 POLICY = "; ".join(
@@ -48,8 +48,6 @@ def environment() -> Environment:
     for name in (
         "tag",
         "span",
-        "clock",
-        "iso",
         "day",
         "size",
         "plural",
@@ -61,6 +59,7 @@ def environment() -> Environment:
         "counted",
     ):
         made.globals[name] = getattr(words, name)
+    made.globals["pieces"] = pieces
     made.globals["asset"] = assets().url
     return made
 
