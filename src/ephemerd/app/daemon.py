@@ -150,9 +150,13 @@ class Daemon:
 
     @property
     def core(self) -> Core:
-        """The core as of the last commit (a new object after a reload)."""
+        """The core, at the last commit or a little ahead of it (a new object after a reload)."""
+        return self.writer.core
+
+    @property
+    def writer(self) -> Writer:
         assert self._writer is not None, "open() comes first"
-        return self._writer.core
+        return self._writer
 
     @property
     def life(self) -> Life:
@@ -169,6 +173,12 @@ class Daemon:
         """Whether the first event of this life is committed and commits go through."""
         booted = self._writer is not None and self._writer.booted
         return booted and not self._stopping and not self.pulse.error
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is under way; what waits while nothing can be stored does not count."""
+        waits = len(self.inbox) and not self.pulse.error
+        return self.executor.running == 0 and self.writer.idle and not waits
 
     @property
     def stopping(self) -> bool:
@@ -193,6 +203,7 @@ class Daemon:
             ports.clock,
             lambda again: boot(life, self.setup, again=again, held=self.held()),
         )
+        self._writer.on_end = self.inbox.nudge
         self._executor = Executor(
             forges=ports.forges,
             runtimes=ports.runtimes,
@@ -213,7 +224,7 @@ class Daemon:
             for companion in self._companions:
                 companion.begin()
             # Looked at just before each rest: whatever settles it later wakes the rest.
-            while not (self._stopping and self._settled()):
+            while not (self._stopping and self.settled):
                 await self._rest()
                 await self._turn()
         finally:
@@ -249,7 +260,7 @@ class Daemon:
         due = self._due(now)
         if told or due:
             items = [*self._as_items(told), *items, *self._as_items(due)]
-        if items or not self._booted_now():
+        if items or self.writer.news or not self.writer.booted:
             await self._group(items)
 
     async def _rest(self) -> None:
@@ -258,10 +269,6 @@ class Daemon:
             await asyncio.sleep(self._pause)
         else:
             await self.inbox.wait(self._nap())
-
-    def _booted_now(self) -> bool:
-        assert self._writer is not None
-        return self._writer.booted
 
     @staticmethod
     def _as_items(events: Sequence[Event]) -> list[Item]:
@@ -297,8 +304,7 @@ class Daemon:
         return min(max(seconds, least), self.heartbeat)
 
     async def _group(self, items: list[Item]) -> None:
-        assert self._writer is not None
-        group = await self._writer.write(items)
+        group = await self.writer.write(items, through=self._one_by_one)
         self._note_outcome(group)
         for handled in group.handled:
             self._publish(handled)
@@ -309,7 +315,8 @@ class Daemon:
         self.pulse.commits += bool(group.handled)
         self._one_by_one = group.strange
         self._space_wakes(group)
-        self.inbox.put_back(group.unstored)
+        if group.unstored:
+            self.inbox.put_back(group.unstored)
         if group.error:
             self._pause = min(max(self._pause * 2, FIRST_PAUSE), LONGEST_PAUSE)
         else:
@@ -317,10 +324,10 @@ class Daemon:
 
     def _space_wakes(self, group: Group) -> None:
         """A `Woke` on which the core raises is due again at once: space its repetitions out."""
-        if any(isinstance(event, Woke) for event in group.quarantined):
+        if group.quarantined and any(isinstance(event, Woke) for event in group.quarantined):
             self._wake_pause = min(max(self._wake_pause * 2, SECOND), LONGEST_WAKE_PAUSE)
             self._wake_after = self.ports.clock.now() + self._wake_pause
-        elif any(isinstance(handled.item.event, Woke) for handled in group.handled):
+        elif self._wake_pause and any(isinstance(handled.item.event, Woke) for handled in group.handled):
             self._wake_pause = 0
 
     def _publish(self, handled: Handled) -> None:
@@ -374,9 +381,6 @@ class Daemon:
                 found = found or runtime
         return found
 
-    def _settled(self) -> bool:
-        return self.executor.running == 0 and (not len(self.inbox) or bool(self.pulse.error))
-
     async def close(self) -> None:
         """Close the ports without waiting for anything; `run` does it at its end. A second call does nothing."""
         if self._ended.is_set():
@@ -387,6 +391,8 @@ class Daemon:
             await companion.close()
         if self._executor is not None:
             await self._executor.close()
+        if self._writer is not None:
+            await self._writer.close()
         ports: list[Runtime | Forge | Store] = [*self.ports.runtimes.values(), *self.ports.forges.values()]
         for port in _each_once(*ports, self.ports.store):
             try:

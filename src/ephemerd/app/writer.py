@@ -1,16 +1,19 @@
 """The single writer: a group of events goes through the core and into the store in one commit.
 
-Nothing leaves before the commit. A commit that fails drops the memory and reloads; an event on which the core
+One commit is under way at a time; what is handled meanwhile goes into the next one together. Nothing leaves before its
+commit. A commit that fails drops the memory and reloads; an event on which the core
 raises is put into quarantine with its raw body, and the rest goes on. A core that was reloaded begins with a
 `Booted` under a fresh epoch, as after a start: permits and questions of the dropped memory are void.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ephemerd.app.inbox import Fate, Item, Receipt
@@ -27,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 REMEMBERED = 8192
 """Delivery ids kept in memory, so that a redelivery shortly after needs no look into the store."""
+MOST_UNCOMMITTED = 256
+"""Events that are handled beside a commit under way: a failing one throws little away."""
 
 
 @dataclass(slots=True)
@@ -40,10 +45,18 @@ class Handled:
 
 
 @dataclass(slots=True)
+class _Portion:
+    """What goes into one commit: events that were handled, and their records."""
+
+    handled: list[Handled] = field(default_factory=list)
+    records: list[StepRecord] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Group:
     """What became of a group.
 
-    handled      committed, in order
+    handled      committed, in order; also of earlier groups what nobody was told of yet
     unstored     not committed, and told by our ports alone: nobody tells it again
     quarantined  events that could not be handled, or never be stored
     error        why something was not stored; `strange` where that was not the store's own `NotStored`, so
@@ -65,7 +78,10 @@ class Writer:
     """Holds the core; every change of its state is made here and is committed or dropped.
 
     `boot` makes the first event of a life; its argument says whether it is one within the same process.
+    `on_end` is called when a commit has ended that nobody may wait for: `write` tells then what became of it.
     """
+
+    on_end: Callable[[], None]
 
     def __init__(self, core: Core, store: Store, clock: Clock, boot: Callable[[bool], Booted]) -> None:
         self.core = core
@@ -76,36 +92,73 @@ class Writer:
         self._lives = 0
         self._stale = False
         self._recent: OrderedDict[DeliveryId, None] = OrderedDict()
+        self.on_end = lambda: None
+        self._next = _Portion()
+        self._under_way: tuple[_Portion, asyncio.Task[None]] | None = None
+        self._untold: list[Handled] = []
+        self._uncommitted: dict[DeliveryId, Item] = {}
 
     @property
     def booted(self) -> bool:
         """Whether the core in memory has begun its life: its `Booted` is committed."""
         return self._booted and not self._stale
 
-    async def write(self, items: list[Item]) -> Group:
+    @property
+    def news(self) -> bool:
+        """Whether something was committed that no group told of yet."""
+        return bool(self._untold)
+
+    @property
+    def idle(self) -> bool:
+        """Whether all that was handled is committed and told."""
+        return self._under_way is None and not (self._next.handled or self._untold)
+
+    async def write(self, items: list[Item], *, through: bool = True) -> Group:
         """Handle and commit, the first event of a life before all others where it is due; resolves every
-        acknowledgement. Raises `Unbootable` alone, never on a bad event or a failing store."""
+        acknowledgement. Raises `Unbootable` alone, never on a bad event or a failing store.
+
+        Without `through` it does not wait for the commit: a later call, from `on_end` on, tells what became of it. So
+        what comes during a commit is handled beside it.
+        """
         group = Group()
         waiting = items
         try:
+            self._look()
             if self._stale:
                 await self._reload()
             if not self._booted:
                 await self._begin(group)
-            waiting = await self._without_duplicates(items)
+            waiting = await self._without_duplicates([*items])
+            self._look()
             while waiting:
-                waiting = await self._write_some(waiting, group)
+                waiting = await self._handle(waiting, group)
                 if not self._booted:
                     await self._begin(group)
+            if through:
+                await self._finish()
+            else:
+                self._commit_next()
+                await asyncio.sleep(0)  # it begins, and the loop does what else there is
         except Unbootable:
             raise
         except Exception as error:
-            await self._fail(waiting, group, error)
+            await self._fail([*await self._take_back(), *waiting], group, error)
+        group.handled, self._untold = self._untold, []
         return group
+
+    async def close(self) -> None:
+        """Wait for nothing any more: a commit under way is left to the store, and nobody is told of it."""
+        self._next = _Portion()
+        if self._under_way is not None:
+            _, task = self._under_way
+            task.cancel()
+            await asyncio.wait({task})
+            self._under_way = None
 
     async def _begin(self, group: Group) -> None:
         """Begin a life, for the core in memory has none yet, in a commit of its own."""
-        await self._write_some([Item(self._boot(self._lives > 0), 0.0)], group)
+        await self._handle([Item(self._boot(self._lives > 0), 0.0)], group)
+        await self._finish()
 
     async def _fail(self, waiting: list[Item], group: Group, error: Exception) -> None:
         """Nothing of what still waits is stored: drop the memory, and set aside what cannot ever be stored."""
@@ -123,44 +176,98 @@ class Writer:
             logger.error("the store does not answer", extra={"fields": {"error": repr(again)}})
         self._return(waiting, group)
 
-    async def _write_some(self, items: list[Item], group: Group) -> list[Item]:
-        """Handle up to the first event that the core cannot handle, commit, and return the rest."""
-        records: list[StepRecord] = []
-        handled: list[Handled] = []
-        poison: tuple[Item, Exception] | None = None
-        rest: list[Item] = []
-        for place, item in enumerate(items):
-            now = self._clock.now()
+    async def _handle(self, items: list[Item], group: Group) -> list[Item]:
+        """Handle up to the first event that the core cannot handle, set that aside once what was before it is
+        committed, and return the rest; takes out of `items` what was handled."""
+        while items:
+            if len(self._next.handled) >= MOST_UNCOMMITTED:
+                await self._next_commit()
+            item, now = items[0], self._clock.now()
             try:
                 step = self.core.handle(item.event, now)
-                records.append(_record(item, step, now))
+                record = _record(item, step, now)
             except Exception as error:
                 logger.exception("the core could not handle an event", extra={"fields": _name(item)})
-                poison, rest = (item, error), items[place + 1 :]
-                break
-            handled.append(Handled(item, now, step))
-        if records:
-            deliveries = tuple(done.item.delivery for done in handled if done.item.delivery is not None)
-            newest = await self._store.commit(Batch(deliveries, tuple(records)), self._clock.mark())
-            for number, done in enumerate(handled, newest - len(handled) + 1):
-                done.seq = number
-            items[: len(handled)] = []
-            self._committed(handled, deliveries)
-            group.handled += handled
-        if poison is not None:
-            if isinstance(poison[0].event, Booted):
-                raise Unbootable(f"the core cannot begin with this store: {poison[1]}") from poison[1]
-            await self._reload()
-            await self._quarantine(*poison, group)
-        return rest
+                await self._finish()
+                if isinstance(item.event, Booted):
+                    raise Unbootable(f"the core cannot begin with this store: {error}") from error
+                await self._reload()
+                await self._quarantine(item, error, group)
+                return items[1:]
+            del items[0]
+            self._next.handled.append(Handled(item, now, step))
+            self._next.records.append(record)
+            if item.delivery is not None:
+                self._uncommitted[item.delivery] = item
+        return []
+
+    def _commit_next(self) -> None:
+        """Give to the store what was handled, unless a commit is under way."""
+        if self._under_way is None and self._next.handled:
+            portion, self._next = self._next, _Portion()
+            task = asyncio.create_task(self._commit(portion), name="commit")
+            task.add_done_callback(self._ended)
+            self._under_way = (portion, task)
+
+    async def _commit(self, portion: _Portion) -> None:
+        handled = portion.handled
+        deliveries = tuple(done.item.delivery for done in handled if done.item.delivery is not None)
+        try:
+            newest = await self._store.commit(Batch(deliveries, tuple(portion.records)), self._clock.mark())
+        except Exception:
+            self._stale = True
+            raise
+        for number, done in enumerate(handled, newest - len(handled) + 1):
+            done.seq = number
+        self._committed(handled, deliveries)
+        self._untold += handled
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A commit has ended: begin the next one at once. One that failed stays until `write` takes it back."""
+        if not task.cancelled() and task.exception() is None:
+            self._under_way = None
+            self._commit_next()
+        self.on_end()
+
+    def _look(self) -> None:
+        """Raise what the commit under way has failed with."""
+        if self._under_way is not None and self._under_way[1].done():
+            self._under_way[1].result()
+
+    async def _next_commit(self) -> None:
+        """Wait until the commit under way has ended and the next one has begun, if there is something for it."""
+        self._commit_next()
+        if self._under_way is not None:
+            _, task = self._under_way
+            await asyncio.wait({task})
+            self._look()
+
+    async def _finish(self) -> None:
+        """Return when all that was handled is committed."""
+        while self._under_way is not None or self._next.handled:
+            await self._next_commit()
+
+    async def _take_back(self) -> list[Item]:
+        """Return what was handled and could not be committed, once nothing is under way any more. The first event of
+        a life is not among it: the next one has its own."""
+        with suppress(Exception):
+            await self._finish()
+        portions = [self._next] if self._under_way is None else [self._under_way[0], self._next]
+        self._under_way, self._next = None, _Portion()
+        self._uncommitted.clear()
+        items = [done.item for portion in portions for done in portion.handled]
+        return [item for item in items if not isinstance(item.event, Booted)]
 
     def _committed(self, handled: list[Handled], deliveries: Iterable[DeliveryId]) -> None:
         self._remember(deliveries)
+        for delivery in deliveries:
+            self._uncommitted.pop(delivery, None)
         if isinstance(handled[0].item.event, Booted):
             self._booted = True
             self._lives += 1
         for done in handled:
-            done.item.answer(Receipt(Fate.STORED, done.step))
+            if done.item.reply is not None:
+                done.item.answer(Receipt(Fate.STORED, done.step))
 
     async def _quarantine(self, item: Item, error: Exception, group: Group) -> None:
         delivery = item.delivery or DeliveryId("", "")
@@ -184,11 +291,16 @@ class Writer:
         self._stale = False
 
     async def _without_duplicates(self, items: list[Item]) -> list[Item]:
-        """Answer and leave out deliveries that were committed before, or that come twice in this group."""
+        """Answer and leave out deliveries that were committed before; those that are being committed, or come twice in
+        this group, get the fate of the first."""
         if all(item.delivery is None for item in items):
             return items
         unknown = [
-            item.delivery for item in items if item.delivery is not None and item.delivery not in self._recent
+            item.delivery
+            for item in items
+            if item.delivery is not None
+            and item.delivery not in self._recent
+            and item.delivery not in self._uncommitted
         ]
         seen = await self._store.seen(unknown) if unknown else set()
         fresh: list[Item] = []
@@ -199,8 +311,8 @@ class Writer:
                 fresh.append(item)
             elif delivery in self._recent or delivery in seen:
                 item.answer(Receipt(Fate.DUPLICATE))
-            elif delivery in first:
-                _follow(first[delivery], item)
+            elif (same := first.get(delivery) or self._uncommitted.get(delivery)) is not None:
+                _follow(same, item)
             else:
                 first[delivery] = item
                 fresh.append(item)

@@ -27,7 +27,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Entry:
     segment: int
     now: int
@@ -221,7 +221,7 @@ class MemoryStore:
         return self.disk
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Ready:
     """Everything that can be refused, done before the first change."""
 
