@@ -6,9 +6,13 @@ who can neither own nor write them; everybody else gets blocks shared copy-on-wr
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import os
 import stat
+import struct
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +22,12 @@ from ephemerd.adapters.runtimes.process.options import Account
 from ephemerd.ports.errors import Broken
 
 CHUNK = 1024 * 1024
+LONG = struct.Struct("l")
+GET_FLAGS, SET_FLAGS = (
+    0x8000_6601 | LONG.size << 16,
+    0x4000_6602 | LONG.size << 16,
+)  # FS_IOC_…, of <linux/fs.h>
+TOP_FOLDER = 0x0002_0000  # FS_TOPDIR_FL
 LISTENER = Path("bin/Runner.Listener")
 WORKER = Path("bin/Runner.Worker")
 
@@ -135,10 +145,30 @@ def copy_content(reading: int, writing: int, size: int) -> None:
             rest = rest[os.write(writing, rest) :]
 
 
+def spread(folder: Path) -> None:
+    """Let an ext4 filesystem give each folder in this one a part of the disk of its own, as it does for home folders.
+
+    For minutes ext4 takes no inode again that was freed, and passes them over one by one. Where runners come and go in
+    one part of the disk, that costs most of a millisecond for each file of the next runner. Other filesystems know
+    neither the trouble nor the mark.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            (marks,) = LONG.unpack(fcntl.ioctl(descriptor, GET_FLAGS, bytes(LONG.size)))
+            fcntl.ioctl(descriptor, SET_FLAGS, LONG.pack(marks | TOP_FOLDER))
+        finally:
+            os.close(descriptor)
+
+
 def make_folder(place: Place) -> None:
     """Make the daemon's own part: a folder that others may only pass through, and the state in it."""
-    for folder in (place.folder.parent, place.log.parent):
-        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if not place.folder.parent.exists():
+        place.folder.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        spread(place.folder.parent)
+    place.log.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     place.folder.mkdir(mode=0o711)
     place.folder.chmod(0o711)
     place.state.mkdir(mode=0o700)

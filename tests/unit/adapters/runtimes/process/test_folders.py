@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ephemerd.adapters.runtimes.process import roots
 from ephemerd.adapters.runtimes.process.identity import Place, place_of
 from ephemerd.adapters.runtimes.process.keep import PER_FILE, keep_diagnostics, prune
 from ephemerd.adapters.runtimes.process.options import Account, ProcessOptions, account_of, environment_of
@@ -71,6 +72,38 @@ def test_the_daemons_part(place):
     assert place.log.parent.is_dir()
     with pytest.raises(FileExistsError):
         make_folder(place)
+
+
+class Filesystem:
+    """What `ioctl` says of folders: `marks`, or that it knows none."""
+
+    def __init__(self, marks: int | None) -> None:
+        self.marks = marks
+
+    def ioctl(self, descriptor: int, request: int, argument: bytes) -> bytes:
+        if self.marks is None:
+            raise OSError(errno.ENOTTY, "no such thing here")
+        if request == roots.SET_FLAGS:
+            (self.marks,) = roots.LONG.unpack(argument)
+        return roots.LONG.pack(self.marks)
+
+
+@pytest.mark.platform("linux")
+@pytest.mark.parametrize(("marks", "after"), [(0x80000, 0xA0000), (0xA0000, 0xA0000), (None, None)])
+def test_runners_of_a_new_work_folder_get_parts_of_the_disk_of_their_own(tmp_path, monkeypatch, marks, after):
+    filesystem = Filesystem(marks)
+    monkeypatch.setattr("fcntl.ioctl", filesystem.ioctl)
+    make_folder(place_of("eph-1", tmp_path / "work", tmp_path / "logs"))
+    assert filesystem.marks == after
+
+
+@pytest.mark.platform("linux")
+def test_a_work_folder_that_somebody_made_is_left_as_it_is(tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    filesystem = Filesystem(0)
+    monkeypatch.setattr("fcntl.ioctl", filesystem.ioctl)
+    make_folder(place_of("eph-1", tmp_path / "work", tmp_path / "logs"))
+    assert filesystem.marks == 0
 
 
 @pytest.mark.parametrize("clone", [no_reflink, reflink])
