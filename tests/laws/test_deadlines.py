@@ -37,6 +37,7 @@ ENDS_BY_ITSELF = {
     "app/daemon.py: self._ended.wait()": "after `Executor.close` nothing is left that could hold the end up",
     "adapters/runtimes/docker/stock.py: asyncio.wait((self._task,))": "each call of the engine has its own deadline",
     "adapters/runtimes/docker/tunnel.py: self.process.wait()": "our own child, and it was killed the line before",
+    "app/writer.py: asyncio.wait({task})": "a commit has the store's own deadline",
     "app/executor_forge.py: asyncio.wait([out])": "a registration under way has the deadlines of its write",
 }
 

@@ -373,7 +373,7 @@ async def test_a_refusal_that_was_taken_back_is_forgotten(site):
     site.runtime.exit(row.id, REFUSED_VERSION)
     await until(lambda: site.daemon.core.state.pools["linux"].refused)
     (source,) = site.applications._sources.values()
-    assert source.refused
+    await until(lambda: source.refused)
     site.daemon.inbox.tell(ApplicationTold("linux"))
     await until(lambda: not site.daemon.core.state.pools["linux"].refused)
     await site.round()

@@ -155,7 +155,7 @@ async def test_a_deadline_wakes_the_core(house):
 
 
 async def test_nothing_happens_while_nothing_happens(house):
-    await until(lambda: house.daemon.executor.running == 0 and not len(house.daemon.inbox))
+    await until(lambda: house.daemon.settled)
     commits = len(house.store.commits)
     for _ in range(50):
         await asyncio.sleep(0)
@@ -177,7 +177,7 @@ async def test_a_step_of_the_wall_clock_is_told(house):
 
 
 async def test_a_sleep_of_the_machine_is_told_before_what_came_due_by_it(house):
-    await until(lambda: house.daemon.executor.running == 0 and not len(house.daemon.inbox))
+    await until(lambda: house.daemon.settled)
     told, listed = len(house.store.entries), len(house.forge.named("runners"))
     house.clock.sleep = 8 * 3_600_000
     house.pass_time(8 * 3_600_000)
@@ -185,7 +185,7 @@ async def test_a_sleep_of_the_machine_is_told_before_what_came_due_by_it(house):
     assert house.store.kinds()[told] == "MachineSlept"
     house.clock.sleep = 500
     house.pass_time(500)
-    await until(lambda: house.daemon.executor.running == 0 and not len(house.daemon.inbox))
+    await until(lambda: house.daemon.settled)
     assert house.store.kinds().count("MachineSlept") == 1
 
 
@@ -351,7 +351,7 @@ async def test_the_listings_hear_of_a_job_that_a_runner_is_done_with_once(house,
 
 
 async def test_a_wake_on_which_the_core_raises_does_not_spin(house, monkeypatch):
-    await until(lambda: house.daemon.executor.running == 0 and not len(house.daemon.inbox))
+    await until(lambda: house.daemon.settled)
 
     def raising(_: object) -> None:
         raise RuntimeError("a bug")
@@ -359,19 +359,19 @@ async def test_a_wake_on_which_the_core_raises_does_not_spin(house, monkeypatch)
     monkeypatch.setattr("ephemerd.core.machine._due", raising)
     monkeypatch.setattr("ephemerd.core.machine.Core.next_wake", lambda _: 0)
     house.daemon.inbox.nudge()
-    await until(lambda: house.store.poison)
+    await until(lambda: house.daemon.pulse.quarantined == 1)
     for _ in range(50):
         house.daemon.inbox.nudge()
         await asyncio.sleep(0)
     assert len(house.store.poison) == 1
     house.pass_time(1_000)
-    await until(lambda: len(house.store.poison) == 2)
+    await until(lambda: house.daemon.pulse.quarantined == 2)
     house.pass_time(1_500)
     for _ in range(50):
         await asyncio.sleep(0)
     assert len(house.store.poison) == 2, "the pauses grow"
     house.pass_time(500)
-    await until(lambda: len(house.store.poison) == 3)
+    await until(lambda: house.daemon.pulse.quarantined == 3)
     monkeypatch.undo()
     before = house.store.kinds().count("Woke")
     house.pass_time(10 * 60_000)

@@ -28,7 +28,7 @@ def make(house: House, **more: Any) -> Feed:
 
 async def quiet(house: House, feed: Feed) -> int:
     """Wait until nothing is under way, and everything that was committed is told; return the newest number."""
-    await until(lambda: house.daemon.executor.running == 0 and not len(house.daemon.inbox))
+    await until(lambda: house.daemon.settled)
     await until(lambda: feed._rung == feed.newest)
     return feed.newest
 
@@ -204,7 +204,7 @@ async def test_a_flood_is_told_as_one(house, monkeypatch):
     after = feed.newest
     for number in range(1, 11):
         await house.report(number=number)
-    await until(lambda: house.daemon.executor.running == 0 and not len(house.daemon.inbox))
+    await until(lambda: house.daemon.settled)
     many = asyncio.gather(*(take(feed, 1, after) for _ in range(3)))
     await until(lambda: feed.subscribers == 3)
     feed._wake()

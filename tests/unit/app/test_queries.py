@@ -31,7 +31,7 @@ def queries(house):
 
 
 async def test_status_of_an_idle_daemon(house, queries):
-    await until(lambda: house.daemon.executor.running == 0 and not len(house.daemon.inbox))
+    await until(lambda: house.daemon.settled)
     status = queries.status()
     assert (status.version, status.store, status.epoch) == ("1.2.3", STORE, house.daemon.pulse.epoch)
     assert status.health.status == "ok"
@@ -283,7 +283,7 @@ async def test_a_full_last_page_has_no_next(house, queries):
     assert (await queries.decisions(limit=3)).next == "3"
     for number in range(1, 4):
         await house.report(number=number)
-    await until(lambda: house.daemon.executor.running == 0 and not len(house.daemon.inbox))
+    await until(lambda: house.daemon.settled)
     count = len(house.store.entries)
     assert (await queries.journal(limit=count)).next is None
     assert (await queries.journal(limit=count - 1)).next == str(count - 1)

@@ -91,7 +91,7 @@ async def test_a_bad_file_changes_nothing_and_health_says_so_until_it_is_mended(
 
 async def test_what_cannot_be_stored_is_not_applied(site):
     site.prepare(CHANGE, max_concurrent=9)
-    await until(lambda: site.daemon.executor.running == 0 and not len(site.daemon.inbox))
+    await until(lambda: site.daemon.settled)
     site.store.fail = 1
     with pytest.raises(NotTaken):
         await site.reloader.reload("ann")

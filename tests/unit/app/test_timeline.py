@@ -94,6 +94,7 @@ async def test_a_job_is_followed_from_planned_to_gone(watched):
     await house.report(ForgeStatus.COMPLETED, runner_name=name, conclusion="success")
     house.runtime.exit(name, 0)
     await until(lambda: all(found.state is RunnerState.GONE for found in house.runners()))
+    await until(lambda: house.daemon.settled)
     view = await timeline.view()
     (lane,) = [one for one in view.lanes if one.runner == name]
     assert {"listening", "running", "finishing"} <= {one.state for one in lane.spans}

@@ -45,8 +45,8 @@ class Bench:
         assert reply is not None
         return reply
 
-    async def write(self):
-        return await self.writer.write(self.inbox.take(100))
+    async def write(self, *, through: bool = True):
+        return await self.writer.write(self.inbox.take(100), through=through)
 
 
 @pytest.fixture
@@ -308,3 +308,157 @@ def test_epochs_are_four_characters_and_differ():
 
 async def test_an_item_without_a_waiter_takes_an_answer_in_silence():
     Item(Woke(), 0.0).answer(Receipt(Fate.STORED))
+
+
+async def steps(times: int = 20) -> None:
+    for _ in range(times):
+        await asyncio.sleep(0)
+
+
+async def test_what_comes_during_a_commit_is_handled_beside_it_and_goes_into_the_next_together(bench):
+    ended: list[int] = []
+    bench.writer.on_end = lambda: ended.append(len(bench.store.commits))
+    bench.store.gate = asyncio.Event()
+    replies = [bench.offer(queued(1), "d1")]
+    await bench.write(through=False)
+    for number in (2, 3):
+        replies.append(bench.offer(queued(number), f"d{number}"))
+        assert (await bench.write(through=False)).handled == []
+    assert set(bench.writer.core.state.jobs) == {key(1), key(2), key(3)}
+    assert not any(reply.done() for reply in replies)
+    assert not bench.writer.idle
+    bench.store.gate.set()
+    await steps()
+    assert [[one.id for one in commit.deliveries] for commit in bench.store.commits] == [["d1"], ["d2", "d3"]]
+    assert ended == [1, 2]
+    assert [(await reply).fate for reply in replies] == [Fate.STORED] * 3
+    assert bench.writer.news
+    group = await bench.write(through=False)
+    assert [handled.item.event for handled in group.handled] == [queued(1), queued(2), queued(3)]
+    first = group.handled[0].seq
+    assert [handled.seq for handled in group.handled] == [first, first + 1, first + 2]
+    assert bench.writer.idle
+
+
+async def test_a_commit_that_fails_takes_with_it_what_was_handled_beside_it(bench):
+    bench.store.gate = asyncio.Event()
+    replies = [bench.offer(queued(1), "d1")]
+    await bench.write(through=False)
+    replies.append(bench.offer(queued(2), "d2"))
+    bench.inbox.tell(queued(3))
+    await bench.write(through=False)
+    bench.store.fail = 1
+    bench.store.gate.set()
+    await steps()
+    assert not bench.writer.booted, "nothing is handled on top of what is not stored"
+    assert bench.store.commits == []
+    replies.append(bench.offer(queued(4), "d4"))
+    group = await bench.write(through=False)
+    assert [(await reply).fate for reply in replies] == [Fate.NOT_STORED] * 3
+    assert (group.handled, [item.event for item in group.unstored]) == ([], [queued(3)])
+    assert "no space left" in group.error
+    assert bench.writer.core.state.jobs == {}
+    assert bench.writer.idle
+    again = bench.offer(queued(1), "d1")
+    await bench.write()
+    assert (await again).fate is Fate.STORED
+
+
+async def test_what_was_committed_before_a_failure_is_told_with_it(bench):
+    bench.store.gate = asyncio.Event()
+    stored = bench.offer(queued(1), "d1")
+    await bench.write(through=False)
+    bench.store.gate.set()
+    await steps()
+    bench.store.fail = 1
+    lost = bench.offer(queued(2), "d2")
+    group = await bench.write()
+    assert ((await stored).fate, (await lost).fate) == (Fate.STORED, Fate.NOT_STORED)
+    assert [handled.item.event for handled in group.handled] == [queued(1)]
+    assert group.error
+
+
+async def test_a_delivery_that_is_being_committed_is_not_handled_again(bench):
+    bench.store.gate = asyncio.Event()
+    first = bench.offer(queued(), "d1")
+    await bench.write(through=False)
+    second = bench.offer(queued(), "d1")
+    await bench.write(through=False)
+    bench.store.gate.set()
+    await steps()
+    assert ((await first).fate, (await second).fate) == (Fate.STORED, Fate.DUPLICATE)
+    assert len(bench.store.commits) == 1
+
+
+async def test_a_delivery_whose_first_one_cannot_be_committed_is_not_stored_either(bench):
+    bench.store.gate, bench.store.fail = asyncio.Event(), 1
+    first = bench.offer(queued(), "d1")
+    await bench.write(through=False)
+    second = bench.offer(queued(), "d1")
+    await bench.write(through=False)
+    bench.store.gate.set()
+    await steps()
+    await bench.write(through=False)
+    assert ((await first).fate, (await second).fate) == (Fate.NOT_STORED, Fate.NOT_STORED)
+
+
+async def test_a_poisonous_event_waits_for_the_commit_under_way(bench, monkeypatch):
+    bad = poison(monkeypatch)
+    bench.store.gate = asyncio.Event()
+    replies = [bench.offer(queued(1), "d1")]
+    await bench.write(through=False)
+    replies += [bench.offer(queued(2), "d2"), bench.offer(bad, "d3"), bench.offer(queued(4), "d4")]
+    writing = asyncio.create_task(bench.write(through=False))
+    await steps()
+    assert bench.store.poison == []
+    bench.store.gate.set()
+    group = await writing
+    await steps()
+    fates = [(await reply).fate for reply in replies]
+    assert fates == [Fate.STORED, Fate.STORED, Fate.QUARANTINED, Fate.STORED]
+    assert group.quarantined == [bad]
+    assert set(bench.writer.core.state.jobs) == {key(1), key(2), key(4)}
+
+
+async def test_not_more_than_a_bound_is_handled_beside_a_commit(bench, monkeypatch):
+    monkeypatch.setattr("ephemerd.app.writer.MOST_UNCOMMITTED", 2)
+    bench.store.gate = asyncio.Event()
+    for number in range(1, 7):
+        bench.inbox.tell(queued(number))
+    await bench.writer.write(bench.inbox.take(1), through=False)
+    writing = asyncio.create_task(bench.write(through=False))
+    await steps()
+    assert set(bench.writer.core.state.jobs) == {key(1), key(2), key(3)}
+    bench.store.gate.set()
+    await writing
+    await steps()
+    assert [len(commit.steps) for commit in bench.store.commits] == [1, 2, 2, 1]
+
+
+async def test_a_store_that_cannot_be_asked_fails_after_the_commit_under_way(bench, monkeypatch):
+    async def dead(_: object) -> set[DeliveryId]:
+        raise NotStored("the disk gives no answer")
+
+    bench.store.gate = asyncio.Event()
+    first = bench.offer(queued(1), "d1")
+    await bench.write(through=False)
+    monkeypatch.setattr(bench.store, "seen", dead)
+    second = bench.offer(queued(2), "d2")
+    writing = asyncio.create_task(bench.write(through=False))
+    await steps()
+    bench.store.gate.set()
+    group = await writing
+    assert ((await first).fate, (await second).fate) == (Fate.STORED, Fate.NOT_STORED)
+    assert [handled.item.event for handled in group.handled] == [queued(1)]
+
+
+async def test_a_writer_that_is_closed_leaves_the_commit_under_way_to_the_store(bench):
+    bench.store.gate = asyncio.Event()
+    first = bench.offer(queued(1), "d1")
+    await bench.write(through=False)
+    bench.inbox.tell(queued(2))
+    await bench.write(through=False)
+    await bench.writer.close()
+    assert not first.done()
+    assert bench.writer.idle
+    await bench.writer.close()

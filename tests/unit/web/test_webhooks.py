@@ -16,7 +16,7 @@ from ephemerd.core.machine import HANDLERS
 from ephemerd.ports.webhooks import BadSignature, Delivery, Malformed, WrongType
 from ephemerd.web.body import Bodies
 from ephemerd.web.webhooks import webhook_app
-from tests.unit.app.fakes import report
+from tests.unit.app.fakes import report, until
 from tests.unit.app.test_daemon import House
 
 
@@ -152,6 +152,7 @@ async def test_an_event_that_cannot_be_handled_is_kept_and_taken(door, house, mo
     assert (answer.status_code, answer.json()["result"]) == (202, "quarantined")
     ((_, delivery, body, error),) = house.store.poison
     assert (delivery, body, error) == ("d1", b"job:1", "RuntimeError: a bug")
+    await until(lambda: house.daemon.pulse.quarantined)
     health = (await door.client.get("/healthz")).json()
     assert health["status"] == "degraded"
     assert "quarantine" in health["reasons"][0]
