@@ -14,9 +14,9 @@ from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.core import jobs, scopes
 from ephemerd.core.turn import Turn
-from ephemerd.domain.access import Refusal
+from ephemerd.domain.access import Access, Refusal
 from ephemerd.domain.ids import RunnerId
-from ephemerd.domain.job import ForgeStatus, JobReport, JobStatus, Told
+from ephemerd.domain.job import ForgeStatus, JobReport, JobStatus, Origin, Told
 from ephemerd.domain.pool import Policy
 from ephemerd.domain.runner import RunnerState
 from ephemerd.domain.verdict import Sign
@@ -413,6 +413,15 @@ def test_a_name_that_is_not_ours_discharges_the_job_and_touches_nothing_of_ours(
     assert (world.job(1).runner, world.job(1).ours) == ("warm-ride", None)
 
 
+def test_a_runner_that_was_given_a_refused_job_is_told_once_however_often_the_forge_says_so() -> None:
+    world = World(pool(scope=ORG))
+    world.boot(setup=replace(world.setup, access=(Access("github", denied=("acme/lib",)),)))
+    (name,) = world.listening(1, origin=Origin(public=False, fork=False))
+    world.in_progress(2, name, repository="acme/lib")
+    world.completed(2, name, repository="acme/lib")
+    assert world.counter("refused_jobs_taken_total|reason=repository") == 1
+
+
 def test_fp_26_a_name_decides_and_an_id_beside_it_does_not() -> None:
     world = World()
     (name,) = world.listening(1)
@@ -693,6 +702,16 @@ def test_a_listing_says_nothing_of_what_runs_in_another_scope() -> None:
     assert of(t.step().commands, cm.LookUpJob) == []
     jobs.ask_unlisted(t, APP, world.now)
     assert [command.job for command in of(t.step().commands, cm.LookUpJob)] == [key(1)]
+
+
+def test_a_listing_of_some_repositories_says_nothing_of_the_others() -> None:
+    world = World(pool(max_concurrent=0, scope=ORG), lists=False)
+    world.queued(1)
+    world.queued(2, repository="acme/lib")
+    world.now += 10 * SECOND
+    t = turn(world)
+    jobs.ask_unlisted(t, ORG, world.now, ("acme/lib",))
+    assert [command.job for command in of(t.step().commands, cm.LookUpJob)] == [key(2, "acme/lib")]
 
 
 def test_what_a_listing_did_not_show_waits_for_the_next_one_while_the_forge_limits_our_requests() -> None:
