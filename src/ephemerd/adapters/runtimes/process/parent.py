@@ -138,18 +138,24 @@ def show(text: str, place: tuple[int, int]) -> None:
 
 
 def join(cgroup: str | None) -> bool:
-    """Move into the cgroup, so that everything started from here is in it; say whether that was done."""
+    """Move into the cgroup, so that everything started from here is in it; say whether that was done.
+
+    This process has one thread. Where a thread can move alone (version 1), it need not wait, as a process has to,
+    until no other of the whole machine is being forked.
+    """
     if cgroup is None:
         return False
-    try:
-        descriptor = os.open(f"{cgroup}/cgroup.procs", os.O_WRONLY)
+    for name in ("tasks", "cgroup.procs"):
         try:
-            os.write(descriptor, b"0")
-        finally:
-            os.close(descriptor)
-    except OSError:
-        return False
-    return True
+            descriptor = os.open(f"{cgroup}/{name}", os.O_WRONLY)
+            try:
+                os.write(descriptor, b"0")
+            finally:
+                os.close(descriptor)
+        except OSError:
+            continue
+        return True
+    return False
 
 
 def become(order: dict[str, Any], go: int, log: int, failed: int) -> None:

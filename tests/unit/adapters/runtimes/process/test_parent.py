@@ -21,6 +21,8 @@ ctypes.CDLL(None).prctl(37, ctypes.byref(found), 0, 0, 0)
 print(found.value)
 """
 
+JOINED = "import sys; sys.path.insert(0, sys.argv[1]); import parent; print(parent.join({}))"
+
 
 def isolated(script: str) -> list[str]:
     """Run a script as the parent is run; its lines."""
@@ -37,3 +39,16 @@ def test_it_owns_its_orphans_without_anything_dear():
     modules, owns = isolated(OWNED)
     assert DEAR.isdisjoint(modules.split())
     assert owns == "1"
+
+
+@pytest.mark.parametrize(
+    ("files", "written"),
+    [(("tasks", "cgroup.procs"), "tasks"), (("cgroup.procs",), "cgroup.procs"), ((), None)],
+)
+def test_it_joins_a_control_group_of_either_version(tmp_path, files, written):
+    for name in files:
+        (tmp_path / name).touch()
+    assert isolated(JOINED.format(repr(str(tmp_path)))) == [str(written is not None)]
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        name: "0" if name == written else "" for name in files
+    }
