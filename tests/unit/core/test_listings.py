@@ -46,6 +46,15 @@ def test_fp_27_an_unknown_environment_is_held_on_to_watched_and_counted() -> Non
     assert world.planned(1) == []
 
 
+def test_after_a_sleep_the_first_listing_has_each_that_runs_followed_anew() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    first = len(world.sent)
+    world.now += HOUR
+    world.feed(ev.MachineSlept(HOUR))
+    assert of(world.sent[first:], cm.WatchRunner) == [cm.WatchRunner(name, "small", f"env-{name}")]
+
+
 def gate_probe(world: World) -> cm.ProbeRunner:
     """Let time pass until a rule has the runner looked at, and return the probe."""
     for _ in range(16 * 60):
