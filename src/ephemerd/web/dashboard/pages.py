@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from ephemerd.app.history import WINDOWS
 from ephemerd.app.logs import Logs, NoLogs
+from ephemerd.app.present import Crew
 from ephemerd.app.timeline import compact
 from ephemerd.ports.views import HostView, LogsView, RunnerView
 from ephemerd.web.dashboard import charts, tales, words
@@ -30,6 +31,8 @@ NAV = (
 MOST_CELLS = 96
 """Slots of a host that are drawn one by one."""
 MOST_ROWS = 100
+MOST_HELD = 1_000
+"""Runners that are looked through for who holds which slot."""
 TABLE_LANES = 100
 FIRST_PIECE = 32 * 1024
 """Bytes of a log that come with the page."""
@@ -95,17 +98,18 @@ class Pages:
         sources = self._sources
         # What is waited for comes first: all else is of one commit.
         decisions = await sources.queries.decisions(limit=8, newest=True)
-        crew, line = sources.present.crew(MOST_ROWS), sources.present.waiting(MOST_ROWS)
-        every = sources.present.crew(1_000).runners
+        hosts, line = sources.queries.hosts(), sources.present.waiting(MOST_ROWS)
+        drawn = any(host.slots <= MOST_CELLS for host in hosts)
+        crew = sources.present.crew(MOST_HELD if drawn else MOST_ROWS)
         return self.render(
             request,
             "now.html",
             page="now",
             pools=sources.queries.pools(),
-            hosts=[Cells(host, cells(host, every)) for host in sources.queries.hosts()],
+            hosts=[Cells(host, cells(host, crew.runners)) for host in hosts],
             line=line,
             oldest=line.jobs[0].first_seen if line.jobs else None,
-            crew=crew,
+            crew=Crew(crew.runners[:MOST_ROWS], crew.total),
             decisions=decisions.items,
             ended=sources.present.ended(8),
             note=note,
