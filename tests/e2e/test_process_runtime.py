@@ -266,6 +266,14 @@ async def test_a_half_made_start_is_made_anew(lab: Lab):
     assert environment != found.environment
 
 
+async def test_parent_and_listener_are_in_the_runners_control_group(lab: Lab):
+    _, _, _, reference = await begun(lab)
+    group = cgroup.existing(FIRST)
+    if group is None:
+        pytest.skip("no control group can be made here")
+    assert cgroup.pids(group) >= {reference.parent.pid, reference.listener.pid}
+
+
 # The nursery
 
 
@@ -335,7 +343,7 @@ async def test_a_parent_whose_daemon_dies_before_the_order_starts_nothing(lab: L
     make_folder(place)
     write_tag(place, Tag(STORE, FIRST, POOL, 1))
     nursery = Nursery()
-    with nursery.parent(time.monotonic() + 20) as line:
+    with nursery.parent(None, time.monotonic() + 20) as line:
         line.say({"state": str(place.state), "cgroup": None, "cgroup_json": "null"})
         await asyncio.to_thread(until, lambda: read_parent(Linux(), place))
     parent = read_parent(Linux(), place)

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 from ephemerd.adapters.runtimes.process import cgroup
@@ -84,8 +85,9 @@ def start(
     try:
         _make(place, tag)
         made = True
-        with nursery.parent(deadline) as parent:
-            parent.say(_home(place, order))
+        group = cgroup.make(order.runner)
+        with nursery.parent(group, deadline) as parent:
+            parent.say(_home(place, group))
             _build(machine, place, options, account, deadline)
             error = _hand_over(parent, _order(machine, place, options, account, order))
         if error:
@@ -118,9 +120,8 @@ def _make(place: Place, tag: Tag) -> None:
         raise
 
 
-def _home(place: Place, order: StartOrder) -> dict[str, Any]:
+def _home(place: Place, group: Path | None) -> dict[str, Any]:
     """Where a parent belongs: it goes there while the rest is made, for a change of control groups takes a while."""
-    group = cgroup.make(order.runner)
     return {
         "state": str(place.state),
         "cgroup": None if group is None else str(group),
@@ -170,7 +171,8 @@ def _hand_over(parent: Line, order: dict[str, Any]) -> str:
 def undo(machine: Machine, place: Place, tag: Tag) -> None:
     """End and remove what was half made. Blocks for `UNDO` seconds at most."""
     started = read_started(machine, place)
-    group = started.cgroup if started is not None else None
+    # Who was born there and has not written down yet who it is belongs by that alone.
+    group = (started.cgroup if started is not None else None) or cgroup.existing(tag.runner)
     environment = Environment(reference_of(machine, place, tag), place, group)
     deadline = time.monotonic() + UNDO
     while True:
@@ -186,10 +188,10 @@ def undo(machine: Machine, place: Place, tag: Tag) -> None:
             machine.signal(identity, 9)
         time.sleep(0.02)
     remove_tree(put_aside(place.folder), last=place.state.name)
-    if group is not None:
+    cgroup.remove(group)
+    while group is not None and group.is_dir() and time.monotonic() < deadline:
+        time.sleep(0.02)  # who was born there just now finds no folder, and leaves
         cgroup.remove(group)
-    elif (made := cgroup.existing(tag.runner)) is not None:
-        cgroup.remove(made)
     with contextlib.suppress(OSError):
         if not place.log.stat().st_size:
             place.log.unlink()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import marshal
+import os
 import socket
 import subprocess
 import sys
@@ -58,15 +59,17 @@ class Nursery:
         self._closed = False
 
     @contextlib.contextmanager
-    def parent(self, end: float) -> Iterator[Line]:
-        """Have a parent made, and give the line to it; everything has to be over before `end` (`time.monotonic()`).
+    def parent(self, group: Path | None, end: float) -> Iterator[Line]:
+        """Have a parent made, in its control group where it can be, and give the line to it.
+
+        Everything has to be over before `end` (`time.monotonic()`).
 
         Raises `OSError`, or `Broken`, where no process can be made.
         """
         ours, theirs = socket.socketpair()
         with ours:
-            with theirs:
-                self._send(theirs, end)
+            with theirs, _opened(group) as folder:
+                self._send([theirs.fileno(), *folder], end)
             yield Line(ours, end)
 
     def renew(self) -> None:
@@ -80,21 +83,21 @@ class Nursery:
             self._closed = True
             self._end(kill=False)
 
-    def _send(self, stream: socket.socket, end: float) -> None:
+    def _send(self, descriptors: list[int], end: float) -> None:
         with self._lock:
             if self._wire is not None:
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                    self._pass(self._wire, stream, end)
+                    self._pass(self._wire, descriptors, end)
                     return
             if self._closed:
                 raise Broken("no runner is started any more: the daemon ends")
             self._end(kill=True)
-            self._pass(self._begin(), stream, end)
+            self._pass(self._begin(), descriptors, end)
 
     @staticmethod
-    def _pass(wire: socket.socket, stream: socket.socket, end: float) -> None:
+    def _pass(wire: socket.socket, descriptors: list[int], end: float) -> None:
         wire.settimeout(_left(end))
-        socket.send_fds(wire, [b"o"], [stream.fileno()])
+        socket.send_fds(wire, [b"o"], descriptors)
 
     def _begin(self) -> socket.socket:
         if not sys.executable:
@@ -131,6 +134,20 @@ class Nursery:
             return
         process.kill()
         process.wait()
+
+
+@contextlib.contextmanager
+def _opened(group: Path | None) -> Iterator[list[int]]:
+    """Open a control group; none where there is none, or it cannot be opened."""
+    try:
+        found = [os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)] if group is not None else []
+    except OSError:
+        found = []
+    try:
+        yield found
+    finally:
+        for descriptor in found:
+            os.close(descriptor)
 
 
 def _left(end: float) -> float:

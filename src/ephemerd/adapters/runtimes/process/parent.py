@@ -2,14 +2,15 @@
 
 Started as `python -I -S parent.py (ROOM)`, once for many runners: the nursery does nothing but wait for orders, so
 that a start costs a fork and not the start of an interpreter. An order is one end of a stream that comes through the
-socket at its input; when the daemon is gone the socket ends, and the nursery with it.
+socket at its input, and with it the runner's cgroup where there is one; when the daemon is gone the socket ends, and
+the nursery with it.
 
-A parent leaves daemon and nursery (own session, adopted by init), reads from its stream where it belongs, goes there
-while the daemon still makes the folder, reads the order, starts the listener as the jobs' user in a process group of
-its own, answers, and stays until the last of its descendants is gone. Where the stream ends before the order was
-whole, it ends too, and nothing was started. What goes through the stream is `marshal`led: both ends are the same
-interpreter. `json`, `pathlib` and `typing`, `signal` with its enumerations and `os` with its mappings are not
-imported: every parent would hold them in memory. In the state folder it writes, as JSON,
+A parent is born into the runner's cgroup, or goes there while the daemon still makes the folder. It leaves daemon and
+nursery (own session, adopted by init), reads from its stream where it belongs, and then the order, starts the listener
+as the jobs' user in a process group of its own, answers, and stays until the last of its descendants is gone. Where
+the stream ends before the order was whole, it ends too, and nothing was started. What goes through the stream is
+`marshal`led: both ends are the same interpreter. `json`, `pathlib` and `typing`, `signal` with its enumerations and
+`os` with its mappings are not imported: every parent would hold them in memory. In the state folder it writes, as JSON,
 
     parent   its own identity, before anything else
     pid      the listener's identity, its own, cgroup and boot; before the listener may run
@@ -43,6 +44,8 @@ NULL = "/dev/null"
 SLOW_START = 60_000_000  # µs that may pass from the fork to here
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 DESCRIPTOR = 4  # bytes of one, as it travels through a socket
+CLONE3 = 435  # the number of this system call on every machine
+INTO_CGROUP = 0x2_0000_0000  # CLONE_INTO_CGROUP
 
 
 def start_ticks(pid: int) -> int | None:
@@ -105,6 +108,33 @@ def orphanage() -> Callable[[], object]:
         return lambda: library.prctl(*numbers)
     except (ImportError, OSError, AttributeError):
         return lambda: None
+
+
+def cloner() -> Callable[[int], int]:
+    """Return what forks into a cgroup (of version 2, an open folder): the child's pid, 0 in the child, -1 where that
+    cannot be.
+
+    Born there a process need not wait, as one that moves has to, until no other of the whole machine is being forked.
+    Nothing of the interpreter or the C library knows of this fork: the child does nothing but fork in the usual way.
+    """
+    if not sys.platform.startswith("linux"):
+        return lambda group: -1
+    try:
+        import _ctypes
+
+        syscall = _ctypes.dlsym(_ctypes.dlopen(None, 0), "syscall")  # type: ignore[arg-type] # the program itself
+    except (ImportError, OSError, AttributeError, TypeError):
+        return lambda group: -1
+
+    def clone(group: int) -> int:
+        words = (INTO_CGROUP, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, 0, 0, group)
+        arguments = b"".join(int(word).to_bytes(8, sys.byteorder) for word in words)
+        try:
+            return int(_ctypes.call_function(syscall, (CLONE3, arguments, len(arguments))))
+        except (AttributeError, TypeError):
+            return -1
+
+    return clone
 
 
 def room() -> tuple[int, int]:
@@ -237,8 +267,8 @@ def answer(descriptor: int, error: str) -> None:
         pass
 
 
-def parent(stream: int, own_orphans: Callable[[], object], place: tuple[int, int]) -> None:
-    """Leave the nursery, start the listener, wait."""
+def parent(stream: int, inside: bool, own_orphans: Callable[[], object], place: tuple[int, int]) -> None:
+    """Leave the nursery, start the listener, wait. `inside`: it is in its cgroup already."""
     if os.fork():
         return
     os.setsid()
@@ -255,7 +285,7 @@ def parent(stream: int, own_orphans: Callable[[], object], place: tuple[int, int
             write(state, "parent", own)
             show(state, place)
             own_orphans()
-            group = home["cgroup_json"] if join(home["cgroup"]) else "null"
+            group = home["cgroup_json"] if inside or join(home["cgroup"]) else "null"
             order = marshal.load(said)  # noqa: S302
         child, failure = launch(state, own, group, order)
         del order
@@ -289,24 +319,32 @@ def nursery() -> None:
         signal.SIGCHLD,
     ):
         signal.signal(number, signal.SIG_IGN)  # of SIGCHLD: whoever leaves is not waited for
-    own_orphans, place = orphanage(), room()
+    own_orphans, clone, place = orphanage(), cloner(), room()
     daemon = _socket.socket(fileno=0)
     while True:
-        said, told, _, _ = daemon.recvmsg(1, _socket.CMSG_SPACE(DESCRIPTOR))
+        said, told, _, _ = daemon.recvmsg(1, _socket.CMSG_SPACE(2 * DESCRIPTOR))
         if not said:
             return
-        for stream in received(told):
-            try:
+        descriptors = received(told)
+        if not descriptors:
+            continue
+        stream = descriptors[0]
+        try:
+            child = clone(descriptors[1]) if len(descriptors) > 1 else -1
+            inside = child >= 0
+            if not inside:
                 child = os.fork()
-            except OSError as error:
-                answer(stream, f"the runner's parent could not be made: {error}")
-                continue
+        except OSError as error:
+            answer(stream, f"the runner's parent could not be made: {error}")
+            descriptors.remove(stream)
+        else:
             if child == 0:
                 try:
-                    parent(stream, own_orphans, place)
+                    parent(stream, inside, own_orphans, place)
                 finally:
                     os._exit(0)
-            os.close(stream)
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ print(found.value)
 
 JOINED = "import sys; sys.path.insert(0, sys.argv[1]); import parent; print(parent.join({}))"
 
+CLONED = "import sys, posix; sys.path.insert(0, sys.argv[1]); import parent; print(parent.cloner()(posix.open({}, 0)))"
+
 
 def isolated(script: str) -> list[str]:
     """Run a script as the parent is run; its lines."""
@@ -52,3 +54,8 @@ def test_it_joins_a_control_group_of_either_version(tmp_path, files, written):
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
         name: "0" if name == written else "" for name in files
     }
+
+
+def test_what_cannot_be_forked_into_is_said(tmp_path):
+    """Control groups of version 1, and systems without such a call; then it is forked and moves."""
+    assert isolated(CLONED.format(repr(str(tmp_path)))) == ["-1"]
