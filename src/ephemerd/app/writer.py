@@ -221,13 +221,16 @@ class Writer:
             done.seq = number
         self._committed(handled, deliveries)
         self._untold += handled
+        self._under_way = None
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A commit has ended: begin the next one at once. One that failed stays until `write` takes it back."""
-        if not task.cancelled() and task.exception() is None:
-            self._under_way = None
+        """A commit has ended: begin the next one at once. One that failed stays until `write` takes it back. Where
+        `write` has told of it already, as of one that took no time, there is nothing to say."""
+        good = not task.cancelled() and task.exception() is None
+        if good:
             self._commit_next()
-        self.on_end()
+        if self._untold or not good:
+            self.on_end()
 
     def _look(self) -> None:
         """Raise what the commit under way has failed with."""
