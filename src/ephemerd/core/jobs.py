@@ -293,10 +293,13 @@ def _touch_consuming(t: Turn, job: Job) -> None:
 def prune(t: Turn, most: int = 1_000) -> None:
     """Forget finished jobs past their time or number, at most `most` a turn."""
     finished = t.state.index.finished
-    for key in list(itertools.islice(finished, most)):
-        job = t.state.jobs[key]
-        if len(finished) <= t.policy.finished_most and t.now - (job.ended or 0) < t.policy.finished_kept:
+    over: list[JobKey] = []
+    for key in itertools.islice(finished, most):
+        ended = t.state.jobs[key].ended or 0
+        if len(finished) - len(over) <= t.policy.finished_most and t.now - ended < t.policy.finished_kept:
             break
+        over.append(key)
+    for key in over:
         t.drop_job(key)
 
 

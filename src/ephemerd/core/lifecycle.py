@@ -204,12 +204,13 @@ def on_application(t: Turn, event: ApplicationTold) -> None:
 
 
 def _failed(t: Turn, row: Runner, fault: Fault) -> None:
-    pool = t.state.pools[row.pool]
-    failures = pool.failures + 1
-    wait = backoff.delay(t.policy.backoff, failures, t.policy.jitter, f"{row.pool}:fail:{row.order}")
-    t.put_pool(
-        replace(pool, failures=failures, not_before=max(pool.not_before, t.now + wait), why=fault.detail)
-    )
+    pool = replace(t.state.pools[row.pool], why=fault.detail)
+    if not pool.failures or pool.failed is None or row.created > pool.failed:
+        failures = pool.failures + 1
+        wait = backoff.delay(t.policy.backoff, failures, t.policy.jitter, f"{row.pool}:fail:{row.order}")
+        until = max(pool.not_before, t.now + wait)
+        pool = replace(pool, failures=failures, failed=t.now, not_before=until)
+    t.put_pool(pool)
     t.count("start_failures_total", pool=row.pool)
     t.note("warning", "a runner could not be made", runner=row.id, pool=row.pool, detail=fault.detail)
 

@@ -292,11 +292,7 @@ def _waiting_for(t: Turn, varieties: list[str], host: str) -> Iterable[Group]:
     for variety in varieties:
         for _, _, name in t.state.index.turns.get(variety, ()):
             group = t.state.index.groups[name]
-            if (
-                t.state.host_of(variety) == host
-                and group.unmatched > 0
-                and not access.full(t.state, group.sample)
-            ):
+            if t.state.host_of(variety) == host and group.unmatched > 0:
                 yield group
 
 

@@ -44,7 +44,9 @@ class ScopeRow:
 class PoolRow:
     """What happened to a pool. `pool` is its last known configuration, kept for runners that outlive it.
 
-    failures, exits   in a row: failed registrations or starts; exits without a job
+    failures, exits   in a row: failed registrations or starts, each begun after the one before had failed; exits
+                      without a job
+    failed            when the latest of these failures was noted
     not_before        backoff of both; why: the last fault; left: what the last exit without a job said
     cordoned          who and why; "" where it is not
     cordoned_at       since when
@@ -64,6 +66,7 @@ class PoolRow:
     cordoned_at: int = 0
     missing: str = ""
     refused: int | None = None
+    failed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -727,16 +727,37 @@ def test_failed_starts_are_counted_by_pool() -> None:
     assert "a runner could not be made" in world.notes
 
 
-def test_a_second_failure_at_the_same_time_makes_the_pause_no_shorter() -> None:
-    world = World()
-    first, second = world.planned(1, 2)
-    for name in (first, second):
+def test_what_was_begun_before_a_failure_and_fails_too_is_no_second_one_in_a_row() -> None:
+    """Ten starts that one hiccup ends are one reason to pause, not ten."""
+    world = World(slots=4)
+    tried = world.planned(1, 2, 3, 4)
+    for name in tried:
         world.registered(name)
-    world.feed(ev.StartFailed(first, BROKEN))
+    world.feed(ev.StartFailed(tried[0], BROKEN))
     until = world.core.state.pools["small"].not_before
-    world.feed(ev.StartFailed(second, BROKEN))
-    assert world.core.state.pools["small"].not_before >= until
-    assert world.core.state.pools["small"].failures == 2
+    world.feed(ev.StartFailed(tried[1], Fault(Remedy.BROKEN, "another")))
+    row = world.core.state.pools["small"]
+    assert (row.failures, row.not_before, row.why) == (1, until, "another")
+    assert world.counter("start_failures_total|pool=small") == 2
+    world.wait(36 * SECOND)
+    world.feed(ev.StartFailed(tried[2], BROKEN))
+    assert world.core.state.pools["small"].failures == 1, "however late it fails"
+    world.feed(ev.RegistrationFailed(world.last(cm.Register).runner, BROKEN))
+    row = world.core.state.pools["small"]
+    assert row.failures == 2, "this one was begun after it"
+    assert 48 * SECOND <= row.not_before - world.now <= 72 * SECOND
+
+
+def test_a_start_that_fails_after_a_listener_came_is_the_first_failure_again() -> None:
+    world = World(slots=4)
+    tried = world.planned(1, 2, 3)
+    for name in tried:
+        world.registered(name)
+    world.feed(ev.StartFailed(tried[0], BROKEN))
+    world.started(tried[1])
+    world.sign(tried[1], Sign.LISTENING)
+    world.feed(ev.StartFailed(tried[2], BROKEN))
+    assert world.core.state.pools["small"].failures == 1
 
 
 def test_runners_that_ended_without_a_job_are_counted_as_wasted_and_others_are_not() -> None:

@@ -10,6 +10,7 @@ from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.core.plan import is_crowded, is_discharged, ready
 from ephemerd.core.turn import Turn
+from ephemerd.domain.access import Access
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.pool import Policy
@@ -240,3 +241,13 @@ def test_a_job_that_the_policy_refuses_is_no_demand() -> None:
     assert not is_discharged(t, key(1))
     t.change_job(world.job(1), refused="repository")
     assert is_discharged(t, key(1))
+
+
+def test_one_of_a_repository_that_is_full_gives_its_place_to_another_job_of_it_at_once() -> None:
+    world = World(pool("a", labels=X), pool("c", labels=Y), slots=1)
+    access = (Access("github", repositories=("acme/app",), forks=("*",), most=1),)
+    world.feed(ev.Reconfigured("ann", replace(world.setup, access=access)))
+    (idle,) = world.listening(1, labels=X)
+    world.wait(5 * MINUTE + SECOND)
+    sent = world.queued(2, labels=Y)
+    assert [command.runner for command in of(sent, cm.ProbeRunner)] == [idle]

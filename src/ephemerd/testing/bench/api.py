@@ -17,7 +17,7 @@ from ephemerd.testing.alone import SECRET
 from ephemerd.testing.bench.busy import PER_SECOND
 from ephemerd.testing.bench.figures import RUNS, Figure, figure
 from ephemerd.testing.bench.programs import Program, config_text, started
-from ephemerd.testing.bench.sender import PRIVATE, answer, percentile, request
+from ephemerd.testing.bench.sender import answer, percentile, request
 from ephemerd.testing.demo.settings import write_secret
 from ephemerd.testing.demo.stage import free_port
 from ephemerd.testing.fake_runner.folder import write_folder
@@ -59,7 +59,7 @@ class Traffic:
             )
             if status == "completed":
                 self.ended.append(time.perf_counter())
-            fields: dict[str, Any] = {"runner": runner, "conclusion": conclusion, **PRIVATE}
+            fields: dict[str, Any] = {"runner": runner, "conclusion": conclusion}
             self._waiting.put_nowait(request(next(self._deliveries), int(job or 0), status or "", **fields))
 
     async def send(self) -> None:

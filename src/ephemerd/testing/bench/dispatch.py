@@ -20,7 +20,7 @@ from ephemerd.testing.bench import starts
 from ephemerd.testing.bench.figures import RUNS, Figure, figure, skipped
 from ephemerd.testing.bench.lookalike import OWNER, TOKEN, looking_alike
 from ephemerd.testing.bench.programs import Program, config_text, with_runners
-from ephemerd.testing.bench.sender import PRIVATE, answer, request
+from ephemerd.testing.bench.sender import answer, request
 from ephemerd.testing.bench.starts import Starts, write_application
 from ephemerd.testing.demo.clients import Daemon, until
 from ephemerd.testing.demo.containers import Containers
@@ -99,7 +99,7 @@ class Lab:
     async def dispatched(self, number: int) -> list[float]:
         """Queue so many jobs at once; return ms from the answer to each delivery to a start. Ends with no runner."""
         jobs = [next(self._jobs) for _ in range(number)]
-        stored = await self._sent([request(next(self._deliveries), job, "queued", **PRIVATE) for job in jobs])
+        stored = await self._sent([request(next(self._deliveries), job, "queued") for job in jobs])
         daemon = Daemon(self.socket)
         try:
             executing = await self.hears.heard(number)
@@ -121,7 +121,7 @@ class Lab:
     async def _end(self, daemon: Daemon, runners: Mapping[int, str]) -> None:
         """Tell that each job was done by its runner, and let the runners go to the last one."""
         deliveries = [
-            request(next(self._deliveries), job, "completed", runner=runner, conclusion="success", **PRIVATE)
+            request(next(self._deliveries), job, "completed", runner=runner, conclusion="success")
             for job, runner in runners.items()
         ]
         await self._sent(deliveries)

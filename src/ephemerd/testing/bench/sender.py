@@ -22,8 +22,6 @@ from ephemerd.testing.bench.programs import LABELS
 SIZE = 10 * 1024
 """Bytes of a delivery's body: GitHub's are 9 to 12 KiB."""
 ANSWER_S = 30.0
-PRIVATE: dict[str, Any] = {"forks_count": 0}
-"""What a delivery says of its repository, so that the forge need not be asked whose work it is."""
 STATUSES = ("queued", "in_progress", "completed")
 
 
@@ -68,13 +66,12 @@ def request(
     *,
     runner: str | None = None,
     conclusion: str | None = None,
-    **repository: Any,
 ) -> bytes:
     """Return the whole request of one signed delivery: that a job, which `runner` has, is in this status.
 
-    `repository` is what it says of its repository beside the rest.
+    Like GitHub's it says that the private repository has no forks, so that the forge is not asked whose work it is.
     """
-    body = _body(job, status, runner, conclusion, repository)
+    body = _body(job, status, runner, conclusion)
     signature = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
     head = (
         "POST /webhooks/github HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -84,7 +81,7 @@ def request(
     return head.encode("ascii") + body
 
 
-def _body(job: int, status: str, runner: str | None, conclusion: str | None, more: dict[str, Any]) -> bytes:
+def _body(job: int, status: str, runner: str | None, conclusion: str | None) -> bytes:
     fields: dict[str, Any] = {
         "id": job,
         "run_id": job,
@@ -99,7 +96,13 @@ def _body(job: int, status: str, runner: str | None, conclusion: str | None, mor
         "workflow_name": "CI",
         "steps": [],
     }
-    repository = {"id": 1, "full_name": "acme/app", "private": True, "owner": {"login": "acme"}, **more}
+    repository = {
+        "id": 1,
+        "full_name": "acme/app",
+        "private": True,
+        "forks_count": 0,
+        "owner": {"login": "acme"},
+    }
     body = {
         "action": status,
         "workflow_job": fields,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections import OrderedDict
 
 import pytest
 
@@ -115,7 +116,7 @@ class Remembers(MemoryStore):
     async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
         kept = dict(self.disk.deliveries)
         newest = await super().commit(batch, clock)
-        self.disk.deliveries = {**kept, **self.disk.deliveries}
+        self.disk.deliveries = OrderedDict({**kept, **self.disk.deliveries})
         return newest
 
 
