@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import TimeoutError as NotInTime
 
 PROGRAMS = ("chromium", "chromium-browser")
 ARGUMENTS = [
@@ -82,12 +83,14 @@ class Tab:
             for node in one["nodes"]
         ]
 
-    def overflow(self) -> int:
-        """By how many pixels the page is wider than it is seen."""
-        wide: int = self.page.evaluate(
-            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        )
-        return wide
+    def fits(self) -> bool:
+        """Whether the page is no wider than it is seen, once what its scripts draw has followed a change of size."""
+        fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        try:
+            self.page.wait_for_function(fits)
+        except NotInTime:
+            return False
+        return True
 
 
 @contextmanager

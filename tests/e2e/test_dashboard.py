@@ -121,7 +121,7 @@ def check(seen: Tab, folder: Path, name: str, *, contrast: bool = False) -> None
         expect(page.locator("h1")).to_have_count(1)
         expect(page.get_by_role("navigation", name="Pages", exact=True)).to_be_visible()
         expect(page.get_by_role("main")).to_be_visible()
-        assert seen.overflow() <= 0, (name, look)
+        assert seen.fits(), (name, look)
         if look == "light":
             assert seen.serious() == [], (name, look)
         elif look == "dark" and contrast:
