@@ -201,7 +201,7 @@ class BadForge:
             daemon = self.daemon
             wake = daemon.core.next_wake()
             due = wake is not None and wake <= self.clock.ms
-            return daemon.ready and not due and not daemon.executor.running and not len(daemon.inbox)
+            return daemon.ready and not due and daemon.settled
 
         await until(quiet, seconds=60)
 

@@ -205,7 +205,7 @@ def on_application(t: Turn, event: ApplicationTold) -> None:
 
 def _failed(t: Turn, row: Runner, fault: Fault) -> None:
     pool = replace(t.state.pools[row.pool], why=fault.detail)
-    if not pool.failures or pool.failed is None or row.created > pool.failed:
+    if not pool.failures or row.created > pool.failed:
         failures = pool.failures + 1
         wait = backoff.delay(t.policy.backoff, failures, t.policy.jitter, f"{row.pool}:fail:{row.order}")
         until = max(pool.not_before, t.now + wait)

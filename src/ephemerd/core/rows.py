@@ -46,7 +46,7 @@ class PoolRow:
 
     failures, exits   in a row: failed registrations or starts, each begun after the one before had failed; exits
                       without a job
-    failed            when the latest of these failures was noted
+    failed            when the latest of these failures was noted; 0 where there was none
     not_before        backoff of both; why: the last fault; left: what the last exit without a job said
     cordoned          who and why; "" where it is not
     cordoned_at       since when
@@ -66,7 +66,7 @@ class PoolRow:
     cordoned_at: int = 0
     missing: str = ""
     refused: int | None = None
-    failed: int | None = None
+    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
