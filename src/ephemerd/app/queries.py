@@ -314,7 +314,7 @@ class Queries(Records):
         return tuple(dict.fromkeys([*found, *near(text, live)]))[:10]
 
     def _job_counts(self) -> dict[str, int]:
-        counts = _zeros(JobStatus)
+        counts = {status.value: 0 for status in JobStatus}
         counts.update(
             (name, count) for name, count in self._daemon.core.state.index.by_status.items() if name in counts
         )
@@ -360,10 +360,6 @@ def _cordon(
         if row is not None and row.cordoned:
             return row.cordoned, row.cordoned_at
     return all_of_it if all_of_it[0] else ("", 0)
-
-
-def _zeros(names: type[RunnerState] | type[JobStatus]) -> dict[str, int]:
-    return {member.value: 0 for member in names}
 
 
 def _newest(most: int, rows: Iterable[Row]) -> list[Row]:

@@ -148,7 +148,6 @@ class Timeline:
         self._fences: dict[str, Fence] = {}
         self._nominated: dict[str, int] = {}
         self._decided: dict[str, set[int]] = {}
-        self.commits = 0
         self._revision = 0
         self._read_back = False
 
@@ -168,7 +167,6 @@ class Timeline:
 
     def take(self, handled: Handled) -> None:
         """Follow one commit."""
-        self.commits += 1
         if isinstance(handled.item.event, Booted):
             for row in self._daemon.core.state.runners.values():
                 self._follow(row)

@@ -43,7 +43,7 @@ class Pace:
         time: Callable[[], float] | None = None,
     ) -> None:
         self._lag = lag
-        self._commits = commits
+        self.commits = commits
         self._time = time or (lambda: asyncio.get_running_loop().time())
         self._waiting: deque[tuple[float, asyncio.Future[None]]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -74,7 +74,7 @@ class Pace:
         return _Counted(work, self._time, self._held)
 
     def _may_begin(self, now: float, since: float) -> bool:
-        if self._commits() == self._read_at and not self._lag():
+        if self.commits() == self._read_at and not self._lag():
             return True
         return now >= self._rests_until and (self._lag() < LATE or now - since >= PATIENCE)
 
@@ -82,7 +82,7 @@ class Pace:
         now = self._time()
         rest = seconds * (1 / SHARE - 1)
         self._rests_until = min(max(self._rests_until, now) + rest, now + LONGEST_REST)
-        self._read_at = self._commits()
+        self._read_at = self.commits()
 
     def _look_later(self) -> None:
         if self._timer is None:

@@ -378,7 +378,8 @@ async def test_what_was_committed_before_a_failure_is_told_with_it(bench):
     assert group.error
 
 
-async def test_a_delivery_that_is_being_committed_is_not_handled_again(bench):
+async def twice_during_a_commit(bench):
+    """Offer a delivery, and once more while it is committed; return both answers to come."""
     bench.store.gate = asyncio.Event()
     first = bench.offer(queued(), "d1")
     await bench.write(through=False)
@@ -386,18 +387,18 @@ async def test_a_delivery_that_is_being_committed_is_not_handled_again(bench):
     await bench.write(through=False)
     bench.store.gate.set()
     await steps()
+    return first, second
+
+
+async def test_a_delivery_that_is_being_committed_is_not_handled_again(bench):
+    first, second = await twice_during_a_commit(bench)
     assert ((await first).fate, (await second).fate) == (Fate.STORED, Fate.DUPLICATE)
     assert len(bench.store.commits) == 1
 
 
 async def test_a_delivery_whose_first_one_cannot_be_committed_is_not_stored_either(bench):
-    bench.store.gate, bench.store.fail = asyncio.Event(), 1
-    first = bench.offer(queued(), "d1")
-    await bench.write(through=False)
-    second = bench.offer(queued(), "d1")
-    await bench.write(through=False)
-    bench.store.gate.set()
-    await steps()
+    bench.store.fail = 1
+    first, second = await twice_during_a_commit(bench)
     await bench.write(through=False)
     assert ((await first).fate, (await second).fate) == (Fate.NOT_STORED, Fate.NOT_STORED)
 

@@ -47,7 +47,7 @@ def dashboard_routes(sources: Sources, pace: Pace) -> list[Route]:
     """Build the routes of all pages, orders and static files, for an app behind one of the doors of `access`."""
     pages = Pages(sources, viewer_of, FEED)
     orders = OrderPages(pages, sources, viewer_of)
-    shared = Shared(lambda: sources.timeline.commits, viewer_of, pace)
+    shared = Shared(viewer_of, pace)
     read, operate = require(Role.READ), require(Role.OPERATE)
 
     def live(endpoint: Endpoint) -> Endpoint:

@@ -33,10 +33,9 @@ class _Made:
 
 
 class Shared:
-    """Keeps the newest pages. `commits` counts what was committed; `reader` names who sees the same as whom."""
+    """Keeps the newest pages. `reader` names who sees the same as whom."""
 
-    def __init__(self, commits: Callable[[], int], reader: Callable[[Request], Hashable], pace: Pace) -> None:
-        self._commits = commits
+    def __init__(self, reader: Callable[[Request], Hashable], pace: Pace) -> None:
         self._reader = reader
         self._pace = pace
         self._kept: OrderedDict[Hashable, _Made] = OrderedDict()
@@ -67,11 +66,11 @@ class Shared:
     def _holds(self, made: _Made, update: bool) -> bool:
         if made.at is None:
             return True
-        return update and made.commits == self._commits() and _now() - made.at <= FRESH
+        return update and made.commits == self._pace.commits() and _now() - made.at <= FRESH
 
     async def _make(self, made: _Made, endpoint: Endpoint, request: Request) -> Response:
         await self._pace.turn()
-        made.at, made.commits = _now(), self._commits()
+        made.at, made.commits = _now(), self._pace.commits()
         return await self._pace.counted(endpoint(request))
 
 

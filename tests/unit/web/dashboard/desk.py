@@ -53,7 +53,8 @@ class Desk:
             figures=self._figures,
             logs=Logs(daemon, lambda text: text.replace("hush", "[hidden]")),
         )
-        app: ASGIApp = Starlette(routes=list(dashboard_routes(sources, Pace(lambda: 0.0, lambda: 0))))
+        pace = Pace(lambda: 0.0, lambda: daemon.pulse.commits)
+        app: ASGIApp = Starlette(routes=list(dashboard_routes(sources, pace)))
         self.app = app
         self.client = httpx2.AsyncClient(
             transport=httpx2.ASGITransport(app=Reader(app) if reads else LocalOnly(app)),

@@ -21,7 +21,7 @@ class Page:
         self.fails = False
         self.lag = 0.0
         pace = Pace(lambda: self.lag, lambda: self.commits)
-        self.shared = Shared(lambda: self.commits, lambda request: request.headers.get("who"), pace)
+        self.shared = Shared(lambda request: request.headers.get("who"), pace)
         self.ask = self.shared.once(self.render)
 
     async def render(self, request: Request) -> Response:

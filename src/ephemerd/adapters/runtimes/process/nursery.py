@@ -21,6 +21,7 @@ PARENT = Path(__file__).with_name("parent.py")
 ROOM = "(waits for runners to start)".ljust(512)
 """An argument that leaves room for the state folder of a runner, by which people find its parent."""
 LEAVES = 1.0
+"""Seconds that the process may take to end, by itself and once more when it was killed."""
 
 
 class Line:
@@ -127,13 +128,12 @@ class Nursery:
             wire.close()
         if process is None:
             return
-        if kill:
-            process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(LEAVES)
-            return
-        process.kill()
-        process.wait()
+        for last in (kill, True):
+            if last:
+                process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(LEAVES)
+                return
 
 
 @contextlib.contextmanager

@@ -70,6 +70,9 @@ class Registry:
             return known
         started = read_started(self._machine, place)
         environment = Environment(reference, place, started.cgroup if started is not None else None)
+        held = self._known.setdefault(reference.runner, environment)  # another thread may have been quicker
+        if held.reference == reference:
+            return held
         self._known[reference.runner] = environment
         return environment
 
