@@ -20,8 +20,8 @@ import random
 import statistics
 import sys
 import tempfile
-from dataclasses import replace
 
+from msgspec.structs import replace
 from playwright.async_api import Page, async_playwright
 
 from ephemerd.adapters.telemetry.metrics import Metrics

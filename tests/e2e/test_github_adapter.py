@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx2
+import msgspec
 import pytest
 
 from ephemerd.adapters.forges.github import make_forge, make_webhooks
@@ -152,7 +153,8 @@ class Loose(GitHubForge):
 
     async def active_jobs(self, repository, look=Look.WHOLE, again=frozenset()):
         seen = await super().active_jobs(repository, look, again)
-        return replace(seen, reports=tuple(replace(one, runner_name="somebody") for one in seen.reports))
+        reports = [msgspec.structs.replace(one, runner_name="somebody") for one in seen.reports]
+        return replace(seen, reports=tuple(reports))
 
     def take_calls(self):
         return [CallRecord(f"{call.endpoint} {SCOPE.target}", 200, 0.0) for call in super().take_calls()]

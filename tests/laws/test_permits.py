@@ -16,6 +16,8 @@ MAKER = "core/gate.py"
 SPENDERS = ("app/executor*.py", "app/executor/*.py", "testing/*")
 SPENDING = frozenset({"destroy", "deregister"})
 PERMIT_LIKE = re.compile(r"(^|_)(permit|fence_?intent|intent)$", re.IGNORECASE)
+HOLDERS = frozenset({"Command", "Destroy", "Deregister"})
+READERS = frozenset({"convert", "Decoder", "decode", "decoder"})
 COPIERS = frozenset(
     {"dataclasses.replace", "copy.replace", "copy.copy", "copy.deepcopy", "replace", "deepcopy"}
 )
@@ -45,12 +47,21 @@ def foreign_makers(module: Module) -> list[str]:
             found.append(finding(module, node, f"only {MAKER} makes a {_last(node)}"))
         elif isinstance(node, ast.Call) and _copies_a_permit(node):
             found.append(finding(module, node, f"only {MAKER} makes one, also from another"))
+        elif isinstance(node, ast.Call) and _reads_a_holder(node):
+            found.append(finding(module, node, f"only {MAKER} makes one, also inside a command"))
     return found
 
 
 def _copies_a_permit(call: ast.Call) -> bool:
     copied = call.args[:1] if ast.unparse(call.func) in COPIERS else []
     return any(PERMIT_LIKE.search(_last(node)) for node in copied)
+
+
+def _reads_a_holder(call: ast.Call) -> bool:
+    """A decoder of what holds a permit would make one."""
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    names = (part for one in given for part in ast.walk(one) if isinstance(part, ast.Name | ast.Attribute))
+    return _last(call.func) in READERS and any(_last(name) in HOLDERS for name in names)
 
 
 def _last(node: ast.expr) -> str:
@@ -114,6 +125,8 @@ def test_only_the_executor_destroys_and_deregisters():
         "replace(command.fence_intent, warrant=w)",
         "copy.replace(permit, made=0)",
         "KINDS = {'permit': Permit}",
+        "msgspec.convert(plain, Destroy | Woke)",
+        "msgspec.json.Decoder(type=commands.Command)",
     ],
 )
 @pytest.mark.parametrize(

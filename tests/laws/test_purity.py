@@ -18,6 +18,8 @@ DOMAIN_MAY = frozenset(
         "dataclasses",
         "enum",
         "functools",
+        "msgspec",
+        "msgspec.structs",
         "re",
         "types",
         "typing",
@@ -64,10 +66,6 @@ IMPURE_CALLS = frozenset(
     {"open", "print", "input", "hash", "id", "exec", "eval", "compile", "__import__", "breakpoint"}
 )
 
-WRITTEN_OUT = "core/evolve.py: exec"
-"""The one text that is run: copy and comparison of a class, written out from the names of its fields, as
-`dataclasses` does it in the library. Every event of the daemon makes several copies."""
-
 
 def forbidden_imports(module: Module) -> list[str]:
     """Imports that the module's room does not allow."""
@@ -106,11 +104,7 @@ def test_inner_rooms_import_only_what_they_may():
 
 
 def test_domain_and_core_call_nothing_impure():
-    found = [found for module in of("domain", "core") for found in impure_calls(module)]
-    path, _, name = WRITTEN_OUT.partition(": ")
-    excused = [one for one in found if one.startswith(f"{path}:") and one.endswith(f"{name}()")]
-    assert len(excused) == 1
-    assert found == excused
+    assert [found for module in of("domain", "core") for found in impure_calls(module)] == []
 
 
 def test_domain_and_core_never_iterate_over_a_set():
@@ -125,7 +119,7 @@ def test_domain_and_core_never_iterate_over_a_set():
         ("domain/x.py", "import json"),
         ("domain/x.py", "from ephemerd.core.events import Woke"),
         ("domain/x.py", "from ..core import events"),
-        ("domain/x.py", "import msgspec"),
+        ("domain/x.py", "import pydantic"),
         ("core/x.py", "import asyncio"),
         ("core/x.py", "def f():\n    from time import monotonic"),
         ("core/x.py", "from os import path"),

@@ -103,7 +103,11 @@ def _skipped(node: ast.AST, parents: Parents) -> bool:
             return True
         if isinstance(parent, ast.FunctionDef) and (here is parent.returns or here in parent.decorator_list):
             return True
-        if isinstance(parent, ast.ClassDef) and (here in parent.decorator_list or here in parent.bases):
+        if isinstance(parent, ast.ClassDef) and here in (
+            *parent.decorator_list,
+            *parent.bases,
+            *parent.keywords,
+        ):
             return True
         if isinstance(here, ast.Assign) and _names_slots(here):
             return True

@@ -11,8 +11,10 @@ import asyncio
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from ephemerd.app.deadline import within
 from ephemerd.app.intake import Intake, Taken

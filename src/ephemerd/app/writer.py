@@ -332,11 +332,13 @@ class Writer:
 def _record(item: Item, step: Step, now: int) -> StepRecord:
     return StepRecord(
         now=now,
-        event=codec.encode_event(item.event),
+        event=codec.event_body(item.event),
         commands=codec.command_hash(step.commands),
         changed=tuple(
-            (kind, key, None if row is None else codec.encode_row(kind, row))
-            for kind, key, row in step.changed
+            [
+                (kind, key, None if row is None else codec.row_body(kind, row))
+                for kind, key, row in step.changed
+            ]
         ),
         decisions=tuple(codec.encode_decision(decision) for decision in step.decisions),
         subjects=step.subjects,

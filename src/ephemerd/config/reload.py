@@ -6,8 +6,9 @@ where it listens, its store, its connections to forges, the runners' folder, whe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from msgspec.structs import replace
 from pydantic import SecretStr
 
 from ephemerd.config.effective import Effective

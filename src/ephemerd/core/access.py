@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+from msgspec.structs import replace
+
 from ephemerd.core import scopes
 from ephemerd.core.asking import WAITING_AGAIN, ask
 from ephemerd.core.events import RunLookedUp
-from ephemerd.core.evolve import replace
 from ephemerd.core.index import run_of
 from ephemerd.core.state import State
 from ephemerd.core.turn import Turn

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ephemerd.core import access, lifecycle, listings, plan, scopes
 from ephemerd.core.events import Booted, MachineSlept
-from ephemerd.core.evolve import replace
 from ephemerd.core.rows import HostRow, PoolRow
 from ephemerd.core.turn import Turn
 from ephemerd.domain.ids import Scope

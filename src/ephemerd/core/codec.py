@@ -1,33 +1,39 @@
-"""The record codec: events, rows, decisions and commands as plain data, as the store keeps them.
+"""The record codec: events, rows, decisions and commands as plain data, and what the store is given of them.
 
-`plain.py` turns any domain value into plain data; this file says which classes travel under which names.
+Every value of the domain is a `msgspec.Struct`, which says itself how it travels: fields that are their default are
+left out and come back as the default, so that a field added later with a default reads old data; names that no field
+bears are ignored; events and commands say under "kind" which they are. This file says which rows travel under which
+names, and keeps permits from being read in.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar, get_args
 
-from ephemerd.core import plain as values
-from ephemerd.core.commands import Command
+import msgspec
+
+from ephemerd.core.commands import Command, Deregister, Destroy
 from ephemerd.core.events import Event
 from ephemerd.core.rows import ClassRow, HostRow, PoolRow, ScopeRow
+from ephemerd.domain import permit
 from ephemerd.domain.access import Access
 from ephemerd.domain.job import Job
 from ephemerd.domain.pool import Policy
 from ephemerd.domain.runner import Decision, Runner
+from ephemerd.domain.value import Value
 
-decode = values.decode
-encode = values.encode
+T = TypeVar("T")
 Plain = dict[str, Any]
+Body = Plain | Value
+"""What the store is given: plain data, or a value of the domain, which it turns into JSON itself."""
 
-# What a row of each kind is: a dataclass, or None where the row is plain data itself, which is then kept as
+# What a row of each kind is: a value, or None where the row is plain data itself, which is then kept as
 # {"value": row}. JSON knows no tuples: in plain rows they come back as lists.
-ROW_CLASSES: dict[str, type | None] = {
+ROW_CLASSES: dict[str, type[Value] | None] = {
     "access": Access,
     "class": ClassRow,
     "counter": None,
@@ -40,51 +46,108 @@ ROW_CLASSES: dict[str, type | None] = {
     "scope": ScopeRow,
 }
 
-# The event and command classes, told apart by the key "kind".
+# The event classes, told apart by the key "kind".
 _EVENT: Any = Event
-_COMMAND: Any = Command
-_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+_sorted = msgspec.json.Encoder(order="sorted").encode
+_escaped = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
+
+def encode(value: Value) -> Plain:
+    """Return the value as plain data: dict, list, tuple, str, int, bool, None."""
+    plain: Plain = msgspec.to_builtins(value)
+    return plain
+
+
+def decode(cls: type[T], plain: Any) -> T:
+    """Return the value that `encode` turned into `plain`. Raises ValueError with class and field."""
+    hint: Any = cls
+    _may_be_read(hint)
+    try:
+        return msgspec.convert(plain, cls)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{getattr(cls, '__name__', cls)}: {error}") from None
 
 
 def encode_event(event: Event) -> Plain:
     """Return the event as {"kind": class name, …fields that differ from their default}."""
-    encoded: Plain = _event_encoder()(event)
-    return encoded
+    return encode(event_body(event))
+
+
+def event_body(event: Event) -> Value:
+    """Return the event as the store takes it. Raises ValueError where it could not be read again: where it is none,
+    or a field holds what its hint does not allow."""
+    try:
+        decode_event(msgspec.to_builtins(event))
+    except ValueError as error:
+        raise ValueError(f"{type(event).__name__}: {error}") from None
+    return event
 
 
 def decode_event(plain: Plain) -> Event:
     """Return the event that `encode_event` wrote; ValueError where it is none of the known kinds."""
-    event: Event = decode(_EVENT, plain)
+    try:
+        event: Event = msgspec.convert(plain, _EVENT)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
     return event
 
 
 def encode_command(command: Command) -> Plain:
-    """Return the command as {"kind": class name, …}. There is no way back: permits are never read in."""
-    encoded: Plain = _command_encoder()(command)
-    return encoded
+    """Return the command as {"kind": class name, …}. There is no way back: permits are never read in. Raises
+    ValueError where its leave to destroy or deregister is none."""
+    _look_at_leave(command)
+    return encode(command)
 
 
 def command_hash(commands: Iterable[Command]) -> str:
     """Return 32 hex digits over the commands in their order, the same in every process."""
     digest = hashlib.blake2s(digest_size=16)
     for command in commands:
-        digest.update(_canonical(encode_command(command)).encode("ascii") + b"\n")
+        digest.update(_canonical(command) + b"\n")
     return digest.hexdigest()
 
 
+def _canonical(command: Command) -> bytes:
+    """Return the command as JSON in ASCII, its names in their order."""
+    _look_at_leave(command)
+    try:
+        text = _sorted(command)
+    except UnicodeEncodeError:  # a lone surrogate, from the name of a file that is no UTF-8
+        text = b"\xff"
+    return text if text.isascii() else _escaped(encode(command)).encode("ascii")
+
+
+def _look_at_leave(command: Command) -> None:
+    """Raise ValueError for a command whose leave is none that the gate makes."""
+    leave: permit.Permit | permit.FenceIntent
+    if isinstance(command, Destroy):
+        leave, real = command.permit, isinstance(command.permit, permit.Permit)
+    elif isinstance(command, Deregister):
+        leave, real = command.intent, isinstance(command.intent, permit.FenceIntent)
+    else:
+        return
+    if not real:
+        raise ValueError(f"{type(command).__name__}: {type(leave).__name__} is no leave that the gate makes")
+
+
 def encode_row(kind: str, row: Any) -> Plain:
-    """Return a row of that kind as the store keeps it."""
+    """Return a row of that kind as plain data."""
+    body = row_body(kind, row)
+    return encode(body) if isinstance(body, Value) else body
+
+
+def row_body(kind: str, row: Any) -> Body:
+    """Return a row of that kind as the store takes it. Raises ValueError where it is none of that kind."""
     cls = _row_class(kind)
     if cls is None:
-        if dataclasses.is_dataclass(row):
+        if isinstance(row, Value):
             raise ValueError(
                 f"a row of kind {kind!r} is plain data; ROW_CLASSES says no {type(row).__name__}"
             )
         return {"value": row}
     if type(row) is not cls:
         raise ValueError(f"a row of kind {kind!r} is a {cls.__name__}, got {type(row).__name__}")
-    encoded: Plain = encode(row)
-    return encoded
+    return row
 
 
 def decode_row(kind: str, plain: Plain) -> Any:
@@ -96,7 +159,7 @@ def row_decoder(kind: str) -> Callable[[Plain], Any]:
     """Return what `decode_row` does for a kind, for whoever decodes many rows of it."""
     cls = _row_class(kind)
     if cls is not None:
-        return values.decoder(cls)
+        return functools.partial(decode, cls)
 
     def decode_value(plain: Plain) -> Any:
         if "value" not in plain:
@@ -108,30 +171,36 @@ def row_decoder(kind: str) -> Callable[[Plain], Any]:
 
 def encode_decision(decision: Decision) -> Plain:
     """Return the decision as plain data with an integer "id"."""
-    encoded: Plain = encode(decision)
-    return encoded
+    return encode(decision)
 
 
 def decode_decision(plain: Plain) -> Decision:
     """Return the decision that `encode_decision` wrote."""
-    decision: Decision = decode(Decision, plain)
-    return decision
-
-
-# What a union's members are is worked out once: hashing a union takes as long as encoding an event.
+    return decode(Decision, plain)
 
 
 @functools.cache
-def _event_encoder() -> values.Convert:
-    return values.encoder(_EVENT)
+def _may_be_read(cls: Any) -> None:
+    """Raise TypeError where a value of the class is, or holds, what only the gate makes."""
+    for held in _held(cls):
+        if held.__module__ == permit.__name__:
+            raise TypeError(f"{held.__name__} is made by the gate alone, never from plain data")
 
 
-@functools.cache
-def _command_encoder() -> values.Convert:
-    return values.encoder(_COMMAND)
+def _held(cls: Any) -> list[type[Any]]:
+    """Return a class and those of all values that it can hold."""
+    found: list[type[Any]] = []
+    line: list[Any] = [cls]
+    while line:
+        hint = line.pop()
+        line += get_args(hint)
+        if isinstance(hint, type) and issubclass(hint, Value) and hint not in found:
+            found.append(hint)
+            line += [field.type for field in msgspec.structs.fields(hint)]
+    return found
 
 
-def _row_class(kind: str) -> Any:
+def _row_class(kind: str) -> type[Value] | None:
     """Return the class of a kind's rows, None for plain ones."""
     try:
         return ROW_CLASSES[kind]

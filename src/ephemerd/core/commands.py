@@ -6,14 +6,16 @@ destroy carry what only the gate makes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
 from ephemerd.domain.permit import FenceIntent, Permit
+from ephemerd.domain.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Register:
+class _Command(Value, frozen=True, tag=True, tag_field="kind"):
+    """What all commands have: a name, by which they are told apart as plain data."""
+
+
+class Register(_Command, frozen=True):
     """Register a runner under its id as name; answered by `Registered` or `RegistrationFailed`.
 
     The executor keeps the credential that comes with it, by runner id, until `StartRunner`.
@@ -24,16 +26,14 @@ class Register:
     labels: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LookUpName:
+class LookUpName(_Command, frozen=True):
     """Ask whether a registration of that name exists; answered by `NameLookedUp`."""
 
     runner: RunnerId
     scope: Scope
 
 
-@dataclass(frozen=True, slots=True)
-class StartRunner:
+class StartRunner(_Command, frozen=True):
     """Start the environment with the credential that `Register` left with the executor; answered by
     `EnvironmentStarted` or `StartFailed` (also where the credential is lost)."""
 
@@ -41,8 +41,7 @@ class StartRunner:
     pool: str
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeRunner:
+class ProbeRunner(_Command, frozen=True):
     """Look inside, within the probe's deadline; answered by `Probed`."""
 
     runner: RunnerId
@@ -51,8 +50,7 @@ class ProbeRunner:
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class LookUpRunner:
+class LookUpRunner(_Command, frozen=True):
     """One GET of the registration; answered by `RunnerLookedUp`."""
 
     runner: RunnerId
@@ -61,8 +59,7 @@ class LookUpRunner:
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class LookUpJob:
+class LookUpJob(_Command, frozen=True):
     """One GET of the job; answered by `JobLookedUp`."""
 
     job: JobKey
@@ -70,8 +67,7 @@ class LookUpJob:
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class LookUpRun:
+class LookUpRun(_Command, frozen=True):
     """One GET of the job's run: whose work is it? Answered by `RunLookedUp`."""
 
     job: JobKey
@@ -80,24 +76,21 @@ class LookUpRun:
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class Deregister:
+class Deregister(_Command, frozen=True):
     """Ask the forge to deregister, as the intent allows; answered by `FenceAnswered`."""
 
     intent: FenceIntent
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class Destroy:
+class Destroy(_Command, frozen=True):
     """End the environment, as the permit allows; answered by `EnvironmentDestroyed`/`DestroyFailed`."""
 
     permit: Permit
     pool: str
 
 
-@dataclass(frozen=True, slots=True)
-class WatchRunner:
+class WatchRunner(_Command, frozen=True):
     """Attach to an environment that already runs (after a start of the daemon): signs and exit."""
 
     runner: RunnerId
@@ -105,22 +98,19 @@ class WatchRunner:
     environment: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListEnvironments:
+class ListEnvironments(_Command, frozen=True):
     """List everything of ours on a host; answered by `EnvironmentsListed`."""
 
     host: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListRegistrations:
+class ListRegistrations(_Command, frozen=True):
     """List our registrations of a scope; answered by `RegistrationsListed`."""
 
     scope: Scope
 
 
-@dataclass(frozen=True, slots=True)
-class ListJobs:
+class ListJobs(_Command, frozen=True):
     """Read the jobs of queued and running runs; in parts as `JobsRead`, then `JobsListed`."""
 
     scope: Scope

@@ -6,15 +6,13 @@ count of probes: the sweep runs on every completed job, so a count would be loos
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ephemerd.domain.pool import Policy, Pool
 from ephemerd.domain.runner import Runner
+from ephemerd.domain.value import Value
 from ephemerd.domain.verdict import Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Ruling:
+class Ruling(Value, frozen=True):
     """What the table says. `destroys` is leave by this rule alone; fence and re-check can still veto."""
 
     destroys: bool
@@ -27,8 +25,7 @@ VETO = Ruling(destroys=False, escape=False, outcome="vetoed")
 ESCAPE = Ruling(destroys=True, escape=True, outcome="escaped")
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Value, frozen=True):
     """From which age (ms) on an unknown and a busy verdict no longer hold."""
 
     unknown: int

@@ -8,7 +8,6 @@ belongs to; answers to older questions are dropped.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from ephemerd.domain.errors import Fault
@@ -16,14 +15,18 @@ from ephemerd.domain.ids import JobKey, RunnerId, Scope
 from ephemerd.domain.job import JobReport, Origin, Told
 from ephemerd.domain.pool import Setup
 from ephemerd.domain.runner import FenceAnswer
+from ephemerd.domain.value import Value
 from ephemerd.domain.verdict import ProbeReport, Sign
 
 READ_AT_ONCE = 100
 """At most so many reports of a listing in one event: a turn stays short, and few are journalled."""
 
 
-@dataclass(frozen=True, slots=True)
-class Booted:
+class _Event(Value, frozen=True, tag=True, tag_field="kind"):
+    """What all events have: a name, by which they are told apart as plain data."""
+
+
+class Booted(_Event, frozen=True):
     """A process life began. `epoch` is random, drawn by the shell; `store` the store's own id.
 
     `same_boot` is false when the machine was rebooted since the last life, so that no process can have
@@ -37,8 +40,7 @@ class Booted:
     held: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Reconfigured:
+class Reconfigured(_Event, frozen=True):
     """The configuration was read anew within a process life; what it leaves out goes on until it is empty.
     `held` as in `Booted`."""
 
@@ -47,35 +49,30 @@ class Reconfigured:
     held: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Woke:
+class Woke(_Event, frozen=True):
     """The time that `next_wake()` named has come."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClockStepped:
+class ClockStepped(_Event, frozen=True):
     """The wall clock moved by `by_ms` against the monotonic one; nothing ages by it."""
 
     by_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class MachineSlept:
+class MachineSlept(_Event, frozen=True):
     """The machine was suspended for `by_ms`: the shell clock went on, nothing ran, and nobody heard anything."""
 
     by_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class JobReported:
+class JobReported(_Event, frozen=True):
     """The forge said something of a job, by delivery (a listing comes as `JobsRead`)."""
 
     report: JobReport
     told: Told
 
 
-@dataclass(frozen=True, slots=True)
-class JobLookedUp:
+class JobLookedUp(_Event, frozen=True):
     """Answer to `LookUpJob`: a report, or `missing` (the repository itself answers), or a fault."""
 
     job: JobKey
@@ -85,8 +82,7 @@ class JobLookedUp:
     fault: Fault | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunLookedUp:
+class RunLookedUp(_Event, frozen=True):
     """Answer to `LookUpRun`: whose work the job's run is, `missing` (the run is not found), or a fault."""
 
     job: JobKey
@@ -96,14 +92,12 @@ class RunLookedUp:
     fault: Fault | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Registered:
+class Registered(_Event, frozen=True):
     runner: RunnerId
     registration: int
 
 
-@dataclass(frozen=True, slots=True)
-class RegistrationFailed:
+class RegistrationFailed(_Event, frozen=True):
     """`taken` is the id of the registration that already bears the name, where the forge says so."""
 
     runner: RunnerId
@@ -111,8 +105,7 @@ class RegistrationFailed:
     taken: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NameLookedUp:
+class NameLookedUp(_Event, frozen=True):
     """Answer to `LookUpName`: the registration's id, None where there is none, or a fault."""
 
     runner: RunnerId
@@ -120,22 +113,19 @@ class NameLookedUp:
     fault: Fault | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentStarted:
+class EnvironmentStarted(_Event, frozen=True):
     runner: RunnerId
     environment: str
 
 
-@dataclass(frozen=True, slots=True)
-class StartFailed:
+class StartFailed(_Event, frozen=True):
     """The environment does not exist (anything half made was removed by the runtime)."""
 
     runner: RunnerId
     fault: Fault
 
 
-@dataclass(frozen=True, slots=True)
-class SignSeen:
+class SignSeen(_Event, frozen=True):
     """A followed log, performance file or process table told something without being asked."""
 
     runner: RunnerId
@@ -143,8 +133,7 @@ class SignSeen:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentExited:
+class EnvironmentExited(_Event, frozen=True):
     """Listener and worker are both proven gone. `leftovers`: processes of the job that still run."""
 
     runner: RunnerId
@@ -152,8 +141,7 @@ class EnvironmentExited:
     leftovers: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Probed:
+class Probed(_Event, frozen=True):
     """Answer to `ProbeRunner`: what was seen, or a fault (engine gone, deadline passed)."""
 
     runner: RunnerId
@@ -162,8 +150,7 @@ class Probed:
     fault: Fault | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunnerLookedUp:
+class RunnerLookedUp(_Event, frozen=True):
     """Answer to `LookUpRunner`: the registration as the forge sees it, `missing`, or a fault.
 
     `connected` is false only where the forge says that the runner never connected (version null).
@@ -177,8 +164,7 @@ class RunnerLookedUp:
     fault: Fault | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FenceAnswered:
+class FenceAnswered(_Event, frozen=True):
     """Answer to `Deregister`. NO_ANSWER carries the fault."""
 
     runner: RunnerId
@@ -188,16 +174,14 @@ class FenceAnswered:
     fault: Fault | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentDestroyed:
+class EnvironmentDestroyed(_Event, frozen=True):
     """Answer to `Destroy`: nothing of the environment runs any more."""
 
     runner: RunnerId
     environment: str
 
 
-@dataclass(frozen=True, slots=True)
-class DestroyFailed:
+class DestroyFailed(_Event, frozen=True):
     """Answer to `Destroy`: the environment is (or may be) still there."""
 
     runner: RunnerId
@@ -205,8 +189,7 @@ class DestroyFailed:
     fault: Fault
 
 
-@dataclass(frozen=True, slots=True)
-class FoundEnvironment:
+class FoundEnvironment(_Event, frozen=True):
     """One environment that bears our tag: which runner it is and whether it has ended."""
 
     runner: RunnerId
@@ -217,8 +200,7 @@ class FoundEnvironment:
     leftovers: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentsListed:
+class EnvironmentsListed(_Event, frozen=True):
     """Everything of ours on one host; `complete` is false where the list could not be read whole."""
 
     host: str
@@ -226,16 +208,14 @@ class EnvironmentsListed:
     complete: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FoundRegistration:
+class FoundRegistration(_Event, frozen=True):
     name: str
     registration: int
     busy: bool
     online: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RegistrationsListed:
+class RegistrationsListed(_Event, frozen=True):
     """The registrations of one scope whose names bear our store's id. Absence proves nothing."""
 
     scope: Scope
@@ -243,16 +223,14 @@ class RegistrationsListed:
     fault: Fault | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class JobsRead:
+class JobsRead(_Event, frozen=True):
     """A part of a listing of a scope's queued and running jobs: at most `READ_AT_ONCE` reports."""
 
     scope: Scope
     reports: tuple[JobReport, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class JobsListed:
+class JobsListed(_Event, frozen=True):
     """The jobs of queued and running runs of one scope were read; all came in `JobsRead` before this.
 
     repositories  those that were read wholly, in lower case; None: all of the scope. What is not among them says
@@ -270,8 +248,7 @@ class JobsListed:
     lively: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeAnswered:
+class ScopeAnswered(_Event, frozen=True):
     """A call on the scope answered normally, or its rate limit was hit until `limited_until`."""
 
     scope: Scope
@@ -284,8 +261,7 @@ def read_in_parts(scope: Scope, reports: Sequence[JobReport]) -> Iterator[JobsRe
         yield JobsRead(scope, tuple(reports[start : start + READ_AT_ONCE]))
 
 
-@dataclass(frozen=True, slots=True)
-class ApplicationTold:
+class ApplicationTold(_Event, frozen=True):
     """What a pool's runners are made from was looked at. `missing` says why none can be started; empty: they can,
     and by another runner application than the one that the forge refused, if it refused one."""
 
@@ -299,39 +275,34 @@ class Target(Enum):
     HOST = "host"
 
 
-@dataclass(frozen=True, slots=True)
-class CordonOrdered:
+class CordonOrdered(_Event, frozen=True):
     who: str
     target: Target
     name: str = ""
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class UncordonOrdered:
+class UncordonOrdered(_Event, frozen=True):
     who: str
     target: Target
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DrainOrdered:
+class DrainOrdered(_Event, frozen=True):
     who: str
     target: Target
     name: str = ""
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class KillOrdered:
+class KillOrdered(_Event, frozen=True):
     who: str
     runner: RunnerId
     reason: str
     even_if_busy: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SweepOrdered:
+class SweepOrdered(_Event, frozen=True):
     """Evaluate all nomination rules now (as after a completed job)."""
 
 

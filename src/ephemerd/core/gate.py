@@ -7,11 +7,12 @@ Permits and fence intents are made in this file alone.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ephemerd.core import backoff, jobs, nominate, scopes, signs, verdicts
 from ephemerd.core.commands import Deregister, Destroy, LookUpRunner, ProbeRunner
 from ephemerd.core.decision import VETO, Bounds, Ruling, age_of, bounds_of, decide
 from ephemerd.core.events import FenceAnswered, Probed, RunnerLookedUp
-from ephemerd.core.evolve import replace
 from ephemerd.core.judge import judge, never_at_work, no_report
 from ephemerd.core.transitions import move_runner
 from ephemerd.core.turn import Turn

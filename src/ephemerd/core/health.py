@@ -4,7 +4,6 @@ that say what to do."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ephemerd.core.index import Group
 from ephemerd.core.spans import span
@@ -13,10 +12,10 @@ from ephemerd.core.validate import slot_difference
 from ephemerd.core.waiting import not_served
 from ephemerd.domain.ids import JobKey
 from ephemerd.domain.runner import LIVE, Runner, RunnerState
+from ephemerd.domain.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(Value, frozen=True):
     """status is "ok", "degraded" or "stuck"; each reason is one sentence that says what to do."""
 
     status: str

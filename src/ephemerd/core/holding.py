@@ -6,7 +6,8 @@ Max-parallel, group access and concurrency groups leave jobs queued that no runn
 
 from __future__ import annotations
 
-from ephemerd.core.evolve import replace
+from msgspec.structs import replace
+
 from ephemerd.core.index import Group, variety_of
 from ephemerd.core.rows import ClassRow
 from ephemerd.core.turn import Turn

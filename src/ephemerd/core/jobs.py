@@ -6,10 +6,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from ephemerd.core import access, scopes, signs
 from ephemerd.core.asking import REPEATED, WAITING_AGAIN, ask
 from ephemerd.core.events import JobLookedUp, JobReported, JobsRead
-from ephemerd.core.evolve import replace
 from ephemerd.core.index import pool_of
 from ephemerd.core.transitions import move_job
 from ephemerd.core.turn import Turn

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ephemerd.core import backoff, gate, scopes, signs, verdicts
 from ephemerd.core.commands import LookUpName, LookUpRunner, StartRunner
 from ephemerd.core.events import (
@@ -16,7 +18,6 @@ from ephemerd.core.events import (
     RunnerLookedUp,
     StartFailed,
 )
-from ephemerd.core.evolve import replace
 from ephemerd.core.transitions import move_runner
 from ephemerd.core.turn import Turn
 from ephemerd.domain.errors import Fault, Remedy

@@ -8,6 +8,8 @@ held on to first, and may be nominated as leaked when it was seen twice.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ephemerd.core import gate, jobs, lifecycle, scopes, verdicts
 from ephemerd.core.commands import ListEnvironments, WatchRunner
 from ephemerd.core.events import (
@@ -18,7 +20,6 @@ from ephemerd.core.events import (
     JobsListed,
     RegistrationsListed,
 )
-from ephemerd.core.evolve import replace
 from ephemerd.core.rows import HostRow
 from ephemerd.core.turn import Turn
 from ephemerd.domain.ids import RunnerId, Scope, is_ours

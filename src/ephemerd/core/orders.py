@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ephemerd.core.events import CordonOrdered, DrainOrdered, KillOrdered, Target, UncordonOrdered
-from ephemerd.core.evolve import replace
 from ephemerd.core.turn import Turn
 from ephemerd.domain.runner import FINAL, Order
 

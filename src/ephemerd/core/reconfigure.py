@@ -6,9 +6,10 @@ the gate, who works finishes. One that comes is served from this turn on.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ephemerd.core import boot, listings, orders, scopes
 from ephemerd.core.events import Reconfigured
-from ephemerd.core.evolve import replace
 from ephemerd.core.turn import Turn
 from ephemerd.domain.ids import Scope
 from ephemerd.domain.pool import Pool, Setup

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ephemerd.domain.ids import Scope
 from ephemerd.domain.pool import Pool
+from ephemerd.domain.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeRow:
+class ScopeRow(Value, frozen=True):
     """How a scope of a forge answers.
 
     answered        last normal answer
@@ -40,8 +38,7 @@ class ScopeRow:
     quiet: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PoolRow:
+class PoolRow(Value, frozen=True):
     """What happened to a pool. `pool` is its last known configuration, kept for runners that outlive it.
 
     failures, exits   in a row: failed registrations or starts, each begun after the one before had failed; exits
@@ -69,8 +66,7 @@ class PoolRow:
     failed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class HostRow:
+class HostRow(Value, frozen=True):
     """What an operator ordered for a host, and when its environments were last listed."""
 
     name: str
@@ -84,8 +80,7 @@ class HostRow:
     cordoned_at: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ClassRow:
+class ClassRow(Value, frozen=True):
     """Fairness and holding back of one class of demand.
 
     served   number of the last dispatch for it

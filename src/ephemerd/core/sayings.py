@@ -5,7 +5,6 @@ Each class of the `Event` union has its own; a test keeps it so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import singledispatch
 
 from ephemerd.core import events as ev
@@ -13,11 +12,11 @@ from ephemerd.core.spans import span
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.job import ForgeStatus, JobReport, Told
 from ephemerd.domain.runner import FenceAnswer
+from ephemerd.domain.value import Value
 from ephemerd.domain.verdict import Files, ProbeReport, Sign
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Value, frozen=True):
     """A sentence without a full stop, and what it rests on."""
 
     text: str

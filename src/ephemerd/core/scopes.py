@@ -7,8 +7,9 @@ together are tried one after the other, so that they do not all knock at the sam
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ephemerd.core.commands import ListJobs, ListRegistrations
-from ephemerd.core.evolve import replace
 from ephemerd.core.rows import ScopeRow
 from ephemerd.core.turn import Turn
 from ephemerd.domain.errors import Fault, Remedy

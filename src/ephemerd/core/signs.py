@@ -6,9 +6,10 @@ re-validates, so that whatever is learnt during a gate run stops it.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ephemerd.core import holding
 from ephemerd.core.events import SignSeen
-from ephemerd.core.evolve import replace
 from ephemerd.core.transitions import RUNNER_EDGES, move_runner
 from ephemerd.core.turn import Turn
 from ephemerd.domain.job import Job, JobStatus, Told

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ephemerd.core.commands import Command
 from ephemerd.domain.runner import Decision
+from ephemerd.domain.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Value, frozen=True):
     """A line for the log. `level` is info or warning; `fields` are sorted pairs."""
 
     level: str

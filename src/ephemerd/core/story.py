@@ -7,19 +7,18 @@ formats them. `sayings.py` holds the sentence of each kind of event.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from ephemerd.core.events import Event
 from ephemerd.core.sayings import say, subject_of
 from ephemerd.core.spans import span
 from ephemerd.domain.runner import Decision
+from ephemerd.domain.value import Value
 from ephemerd.domain.verdict import Evidence, Verdict
 
 DECISION = "Decision"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Value, frozen=True):
     """One journal entry with its event decoded: `seq` its number, `at` when it was handled (ms)."""
 
     seq: int
@@ -27,8 +26,7 @@ class Entry:
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Value, frozen=True):
     """One line of a story.
 
     at        ms of the shell clock

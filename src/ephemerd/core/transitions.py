@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ephemerd.core.evolve import replace
+from msgspec.structs import replace
+
 from ephemerd.domain.job import Job, JobStatus
 from ephemerd.domain.runner import Runner, RunnerState
 

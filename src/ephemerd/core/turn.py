@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from ephemerd.core.commands import Command
-from ephemerd.core.evolve import replace, same
 from ephemerd.core.rows import ClassRow, HostRow, PoolRow, ScopeRow
 from ephemerd.core.state import State
 from ephemerd.core.step import Note, Step
@@ -47,7 +48,7 @@ class Turn:
     def put_runner(self, row: Runner) -> Runner:
         """Make this the runner's row; the runner is examined again before the turn ends."""
         old = self.state.runners.get(row.id)
-        if old is row or (old is not None and same(old, row)):
+        if old is row or (old is not None and old == row):
             return row
         return self._keep_runner(old, row)
 
@@ -92,7 +93,7 @@ class Turn:
     def put_job(self, row: Job) -> Job:
         """Make this the job's row."""
         old = self.state.jobs.get(row.key)
-        if old is row or (old is not None and same(old, row)):
+        if old is row or (old is not None and old == row):
             return row
         self.stirred += 1
         name = str(row.key)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ephemerd.core import backoff, signs
 from ephemerd.core.events import FenceAnswered, RunnerLookedUp
-from ephemerd.core.evolve import replace
 from ephemerd.core.scopes import answered_lately
 from ephemerd.core.turn import Turn
 from ephemerd.domain.permit import Warrant

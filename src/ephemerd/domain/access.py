@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from ephemerd.domain.job import Job
+from ephemerd.domain.value import Value
 
 
 class Refusal(Enum):
@@ -19,8 +19,7 @@ class Refusal(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Value, frozen=True):
     """Who may use the runners of one forge. Repositories are OWNER/NAME and compare without case; in patterns
     `*` stands for any text, `/` included.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from ephemerd.domain.value import Value
 
 
 class Remedy(Enum):
@@ -25,8 +26,7 @@ class Remedy(Enum):
     BROKEN = "broken"
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Value, frozen=True):
     """A failed call as an event carries it: the remedy, how long to wait (ms), and one sentence."""
 
     remedy: Remedy

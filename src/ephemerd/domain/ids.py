@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NewType
+
+from ephemerd.domain.value import Value
 
 RunnerId = NewType("RunnerId", str)
 """Our own name of a runner, also its name at the forge: `[a-z0-9][a-z0-9-]{0,62}`."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class JobKey:
+class JobKey(Value, frozen=True, order=True, cache_hash=True):
     """A job's identity: the forge's configured name, the repository (`owner/name`), the forge's id."""
 
     forge: str
     repository: str
     id: int
-
-    def __hash__(self) -> int:
-        return self.id  # forges count; and keys are hashed several times an event
 
     def __str__(self) -> str:
         return f"{self.forge}/{self.repository}/{self.id}"
@@ -38,8 +35,7 @@ def parse_job_key(text: str) -> JobKey | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Scope:
+class Scope(Value, frozen=True, order=True, cache_hash=True):
     """Where a runner is registered: `path` is `repo:OWNER/NAME`, `org:NAME` or `enterprise:NAME`."""
 
     forge: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from ephemerd.domain.ids import JobKey, RunnerId
+from ephemerd.domain.value import Value
 
 
 class ForgeStatus(Enum):
@@ -26,8 +26,7 @@ class Told(Enum):
     LOOKUP = "lookup"
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Value, frozen=True):
     """Whose work a run is, as far as it was told: `public` of its repository, `fork` where its commit is from
     another repository than the one it runs in (None: not told); the branch's and the workflow's name, or ""."""
 
@@ -37,8 +36,7 @@ class Origin:
     workflow: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class JobReport:
+class JobReport(Value, frozen=True):
     """What the forge said of a job at one moment. `runner_name` "" and id 0 have become None."""
 
     key: JobKey
@@ -64,8 +62,7 @@ class JobStatus(Enum):
 ENDED_STATUSES = frozenset({JobStatus.DONE, JobStatus.GONE})
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Value, frozen=True):
     """A job's row. Times are ms of the shell clock.
 
     labels      normalised

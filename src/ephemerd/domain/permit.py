@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from ephemerd.domain.ids import RunnerId, Scope
+from ephemerd.domain.value import Value
 from ephemerd.domain.verdict import Evidence, Verdict
 
 
@@ -26,8 +26,7 @@ class Warrant(Enum):
     FORCED = "forced"
 
 
-@dataclass(frozen=True, slots=True)
-class FenceIntent:
+class FenceIntent(Value, frozen=True):
     """Leave to ask the forge to deregister one registration."""
 
     runner: RunnerId
@@ -39,8 +38,7 @@ class FenceIntent:
     evidence: tuple[Evidence, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Permit:
+class Permit(Value, frozen=True):
     """Leave to destroy one environment, for 10 s and one process life.
 
     made, expires   ms of the shell clock

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from ephemerd.domain.access import Access
 from ephemerd.domain.ids import Scope
+from ephemerd.domain.value import Value
 
 SECOND = 1_000
 MINUTE = 60 * SECOND
@@ -25,8 +25,7 @@ class FenceKind(Enum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(Value, frozen=True):
     """A configured kind of runner. `labels` are normalised; `probes` says whether the runtime can look
     inside; `observed` whether silence about a start may be read as "nothing started" in this scope: of all pools
     of one scope it says the same. `suffix` ends the names of its runners; `exact` registers each with the labels
@@ -50,14 +49,12 @@ class Pool:
     exact: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Value, frozen=True):
     name: str
     slots: int
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Value, frozen=True):
     """The numbers of DOMAIN.md, named in its words; the defaults are its defaults. ms unless said."""
 
     provision_limit: int = 5 * MINUTE
@@ -107,8 +104,7 @@ class Policy:
     orphan_sweep: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
+class Setup(Value, frozen=True):
     """Everything a person configured that the core needs, as one value (it travels in an event).
 
     `access` by forge; a forge that is not in it serves everybody.

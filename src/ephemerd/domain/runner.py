@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
 
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
+from ephemerd.domain.value import Value
 from ephemerd.domain.verdict import Evidence, Verdict
 
 
@@ -69,8 +69,7 @@ class FenceAnswer(Enum):
     NO_ANSWER = "no_answer"
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(Value, frozen=True):
     """What is remembered of the fence of one runner; times are ms, None where it did not happen.
 
     missing   when "not found" was first answered while the scope itself answered; `missing_again` when
@@ -88,8 +87,7 @@ class Fence:
     tries: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class GateRun:
+class GateRun(Value, frozen=True):
     """One pass of a nominated runner through the gate.
 
     nomination   number of the nomination (persisted counter)
@@ -118,8 +116,7 @@ class GateRun:
     evidence: tuple[Evidence, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(Value, frozen=True):
     """An operator's order to end a runner."""
 
     who: str
@@ -128,8 +125,7 @@ class Order:
     at: int
 
 
-@dataclass(frozen=True, slots=True)
-class Runner:
+class Runner(Value, frozen=True):
     """A runner's row: one registration plus one environment, for one job only. Times are ms.
 
     order        creation number, the persisted key of every order
@@ -190,7 +186,7 @@ class Runner:
     lost: int | None = None
     lost_again: int | None = None
     surplus_since: int | None = None
-    fence: Fence = field(default_factory=Fence)
+    fence: Fence = Fence()
     gate: GateRun | None = None
     vetoed_until: int = 0
     vetoes: int = 0
@@ -216,8 +212,7 @@ class Runner:
     labels: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Value, frozen=True):
     """What the gate decided once, with the evidence it rests on; journalled and counted.
 
     outcome is `reaped`, `vetoed` or `escaped`; `holding` words such as "held: no answer" are vetoes whose

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from ephemerd.domain.value import Value
 
 
 class Verdict(Enum):
@@ -36,8 +37,7 @@ class Via(Enum):
     EXIT = "exit"
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Value, frozen=True):
     """One look: the verdict, the means, the time (ms of the shell clock) and what exactly was seen."""
 
     verdict: Verdict
@@ -62,8 +62,7 @@ class Files(Enum):
     HEALTHY = "healthy"
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeReport:
+class ProbeReport(Value, frozen=True):
     """What a runtime saw of one environment; `core.judge` turns it into a verdict.
 
     Counts are processes of the environment itself; times are ms of the shell clock at which the line

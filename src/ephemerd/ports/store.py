@@ -6,7 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ephemerd.domain.value import Value
+
 Plain = dict[str, Any]
+Body = Plain | Value
+"""Plain data, or a value of the domain, which msgspec writes as JSON by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,19 +21,20 @@ class DeliveryId:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """One handled event as the store keeps it; everything is plain (dict, list, str, int, float, None).
+    """One handled event as the store is given it. The store turns it into JSON, once for what it keeps: of a row that
+    changed several times in a batch that is the last state.
 
-    event       {"kind": class name, …fields}
+    event       as JSON {"kind": class name, …fields}
     commands    hash (hex) over the commands
-    changed     (kind, id, plain row or None for a deletion)
-    decisions   plain decisions, each with an integer "id"
+    changed     (kind, id, row or None for a deletion)
+    decisions   plain (dict, list, str, int, float, None), each with an integer "id"
     subjects    runner ids and job keys that it concerns
     """
 
     now: int
-    event: Plain
+    event: Body
     commands: str
-    changed: tuple[tuple[str, str, Plain | None], ...]
+    changed: tuple[tuple[str, str, Body | None], ...]
     decisions: tuple[Plain, ...]
     subjects: tuple[str, ...]
 

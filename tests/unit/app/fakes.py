@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from ephemerd.core.events import FoundEnvironment
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
 from ephemerd.domain.job import ForgeStatus, JobReport, Origin
@@ -30,6 +32,7 @@ from ephemerd.ports.forge import (
 from ephemerd.ports.runtime import RuntimeSink, StartOrder
 from ephemerd.ports.store import (
     Batch,
+    Body,
     DeliveryId,
     JournalEntry,
     Keep,
@@ -44,6 +47,12 @@ from ephemerd.ports.store import (
 SCOPE = Scope("github", "repo:acme/app")
 STORE = "s0000001"
 T0 = 1_800_000_000_000
+
+
+def _plain(body: Body) -> Plain:
+    """What a store reads back."""
+    plain: Plain = msgspec.json.decode(msgspec.json.encode(body))
+    return plain
 
 
 def key(number: int = 1) -> JobKey:
@@ -164,7 +173,7 @@ class FakeStore:
         self.known.update(batch.deliveries)
         for step in batch.steps:
             entry = JournalEntry(
-                len(self.entries) + 1, len(self.segments), step.now, step.event, step.commands
+                len(self.entries) + 1, len(self.segments), step.now, _plain(step.event), step.commands
             )
             self.entries.append(entry)
             self.subjects.append(step.subjects)
@@ -174,7 +183,7 @@ class FakeStore:
                 if row is None:
                     of_kind.pop(name, None)
                 else:
-                    of_kind[name] = row
+                    of_kind[name] = _plain(row)
         return len(self.entries)
 
     async def seen(self, deliveries: Iterable[DeliveryId]) -> set[DeliveryId]:

@@ -4,9 +4,9 @@ time."""
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import itertools
 
+import msgspec
 import pytest
 
 from ephemerd.app import trail, trust
@@ -242,7 +242,7 @@ async def test_what_is_of_no_use_is_read_once():
     house = Hooked()
     house.log.fail(1, delivery="null")
     house.log.held[1] = Delivery("null", "workflow_job", None, "no job in the payload")
-    other = dataclasses.replace(report(7), key=JobKey("github", "other/tool", 7))
+    other = msgspec.structs.replace(report(7), key=JobKey("github", "other/tool", 7))
     house.log.fail(7, delivery="far", told=other, repository=77)
     house.log.fail(8, delivery="far too", told=other, repository=77)
     house.log.fail(9, delivery="forgotten")
@@ -417,7 +417,7 @@ async def test_a_budget_that_runs_out_in_the_middle_is_no_failure_of_a_delivery(
 async def test_a_stranger_without_a_number_is_known_by_the_delivery_and_memory_is_bounded(monkeypatch):
     monkeypatch.setattr(trail, "REMEMBERED", 2)
     house = Hooked()
-    other = dataclasses.replace(report(7), key=JobKey("github", "other/tool", 7))
+    other = msgspec.structs.replace(report(7), key=JobKey("github", "other/tool", 7))
     for number in (1, 2, 3):
         house.log.fail(number, delivery=f"far {number}", told=other, repository=None)
     async with house:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ephemerd.app.discovery import AT_ONCE, ROUND
 from ephemerd.app.roster import LIST_EVERY

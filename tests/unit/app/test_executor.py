@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ephemerd.app import deadline, executor_forge
 from ephemerd.app.executor import Executor, unanswered

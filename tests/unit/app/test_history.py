@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from ephemerd.app.history import WINDOWS, History, Window, spread, told
 from ephemerd.domain.ids import RunnerId
@@ -83,7 +84,7 @@ def test_idle_runners_let_go_are_waste_and_ended_ones_are_not():
 def test_names_that_take_most_time_come_first():
     jobs = [job(n, seen=-9_000, started=-8_000, ended=-7_900) for n in range(1, 4)]
     jobs.append(job(9, seen=-300_000, started=-290_000, ended=-1_000))
-    jobs[-1] = Job(**{**{name: getattr(jobs[-1], name) for name in jobs[-1].__slots__}, "name": "long"})
+    jobs[-1] = replace(jobs[-1], name="long")
     view = told(jobs, [], NOW, WINDOW)
     assert [(row.name, row.ended) for row in view.jobs] == [("long", 1), ("build", 3)]
 

@@ -16,9 +16,11 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from ephemerd.app.discovery import Discovery
 from ephemerd.app.inbox import Inbox

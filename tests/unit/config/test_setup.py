@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import msgspec
 import pytest
 
 from ephemerd.config.model import Settings
@@ -17,7 +16,7 @@ ELSEWHERE = {"backoff", "jitter", "orphan_sweep"}
 
 
 def test_the_policy_has_each_number_of_the_domain_under_its_name():
-    names = {field.name for field in dataclasses.fields(Policy)}
+    names = {field.name for field in msgspec.structs.fields(Policy)}
     assert set(PolicySettings.model_fields) == names - ELSEWHERE
 
 
@@ -52,7 +51,7 @@ def test_each_number_of_the_policy_arrives(bench, name):
         written, expected = "7", 7
     policy = bench.load(GOOD, **{f"policy__{name}": written}).to_setup().policy
     assert getattr(policy, name) == expected != default
-    assert dataclasses.replace(policy, **{name: default}) == Policy()
+    assert msgspec.structs.replace(policy, **{name: default}) == Policy()
 
 
 def test_the_numbers_that_are_written_elsewhere_arrive(bench):

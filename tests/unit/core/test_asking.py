@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.core.asking import WAITING_AGAIN, ask
-from ephemerd.core.evolve import replace
 from ephemerd.core.turn import Turn
 from ephemerd.domain.job import Job
 from tests.unit.core.world import APP, MINUTE, NO_ANSWER, World, key, of, pool

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ephemerd.core.decision import ESCAPE, REAP, VETO, Bounds, age_of, bounds_of, decide, hard_bound
-from ephemerd.core.evolve import replace
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.pool import Policy
 from ephemerd.domain.runner import Runner, RunnerState

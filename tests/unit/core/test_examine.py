@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ephemerd.core import commands as cm
-from ephemerd.core.evolve import replace
 from ephemerd.core.examine import examine, next_look
 from ephemerd.core.gate import QUESTION_LIMIT
 from ephemerd.core.turn import Turn

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from ephemerd.core.commands import Deregister, Destroy, LookUpRunner, ProbeRunner
 from ephemerd.core.events import EnvironmentsListed, FoundEnvironment, Probed, SweepOrdered
-from ephemerd.core.evolve import replace
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.pool import FenceKind, Policy
 from ephemerd.domain.runner import FenceAnswer, GatePhase

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from ephemerd.core.commands import Deregister, Destroy, ProbeRunner, WatchRunner
 from ephemerd.core.events import DestroyFailed, EnvironmentDestroyed, Probed
-from ephemerd.core.evolve import replace
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.permit import Permit, Warrant
 from ephemerd.domain.pool import FenceKind, Policy

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
-from ephemerd.core.evolve import replace
 from ephemerd.core.health import Health, assess
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import Scope

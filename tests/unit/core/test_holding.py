@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from msgspec.structs import replace
+
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.core import holding
-from ephemerd.core.evolve import replace
 from ephemerd.core.health import assess
 from ephemerd.core.rows import ClassRow
 from ephemerd.core.turn import Turn

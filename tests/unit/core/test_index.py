@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from ephemerd.core.evolve import replace
 from ephemerd.core.index import Group, Index, group_name, is_supply
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import Job, JobStatus

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
@@ -25,7 +25,7 @@ LOST = RunnerId("eph-s1-old-7")
 
 def found(name: str = LOST, **changes: object) -> ev.FoundEnvironment:
     plain = ev.FoundEnvironment(RunnerId(name), f"env-{name}", "small", ended=False)
-    return replace(plain, **changes)  # type: ignore[arg-type]
+    return replace(plain, **changes)
 
 
 def listed(world: World, *environments: ev.FoundEnvironment, complete: bool = True) -> tuple[cm.Command, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
+import msgspec
 import pytest
 
 from ephemerd.core import codec, machine
@@ -203,12 +203,12 @@ def test_every_change_of_a_row_is_told_and_nothing_else_is() -> None:
 
 def test_every_moment_follows_from_the_rows() -> None:
     asked = Job(key(1), LABELS, 1, JobStatus.QUEUED, 1, 1, 1, asked=START - 1, asking="waiting")
-    plain = dataclasses.replace(asked, asked=None, asking="")
+    plain = msgspec.structs.replace(asked, asked=None, asking="")
     jobs = (
-        dataclasses.replace(plain, key=key(4), order=0, not_before=START),
+        msgspec.structs.replace(plain, key=key(4), order=0, not_before=START),
         asked,
-        dataclasses.replace(plain, key=key(2), order=2, ask_again=START + 5),
-        dataclasses.replace(plain, key=key(3), order=3, not_before=START + 7),
+        msgspec.structs.replace(plain, key=key(2), order=2, ask_again=START + 5),
+        msgspec.structs.replace(plain, key=key(3), order=3, not_before=START + 7),
     )
     runner = Runner(RunnerId("eph-s1-e1-1"), "small", "here", APP, 1, S.REGISTERING, START, START)
     rows: dict[str, dict[str, Any]] = {
@@ -248,7 +248,7 @@ def test_a_reload_serves_at_once_what_it_makes_possible() -> None:
     world = World()
     assert world.planned(1, labels=("arm",)) == []
     step = world.feed(
-        ev.Reconfigured("ann", dataclasses.replace(world.setup, pools=(pool(labels=("arm",)),)))
+        ev.Reconfigured("ann", msgspec.structs.replace(world.setup, pools=(pool(labels=("arm",)),)))
     )
     assert [command.labels for command in of(step.commands, cm.Register)] == [("arm",)]
 
@@ -257,8 +257,8 @@ def test_a_reload_with_other_limits_holds_for_what_is_out_already() -> None:
     world = World(slots=1)
     world.doubted(1)
     assert world.job(1).asked == world.now
-    policy = dataclasses.replace(world.setup.policy, confirm_wait=3 * SECOND)
-    world.feed(ev.Reconfigured("ann", dataclasses.replace(world.setup, policy=policy)))
+    policy = msgspec.structs.replace(world.setup.policy, confirm_wait=3 * SECOND)
+    world.feed(ev.Reconfigured("ann", msgspec.structs.replace(world.setup, policy=policy)))
     assert world.core.state.agenda.moments()["job", str(key(1))] == world.now + 3 * SECOND
 
 
@@ -285,7 +285,7 @@ def test_a_question_about_a_job_that_nobody_answers_is_out_no_more_after_a_while
 def test_who_may_use_the_runners_is_part_of_a_checkpoint() -> None:
     world = World()
     access = (Access("github", most=1),)
-    world.boot(setup=dataclasses.replace(world.setup, access=access))
+    world.boot(setup=msgspec.structs.replace(world.setup, access=access))
     kept = world.core.checkpoint()["rows"]["access"]
     assert {name: codec.decode_row("access", row) for name, row in kept.items()} == {"github": access[0]}
 
@@ -510,7 +510,7 @@ def test_validate_finds_what_does_not_hold() -> None:
 
 
 def codec_fields(row: Runner) -> dict[str, Any]:
-    return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
+    return {field.name: getattr(row, field.name) for field in msgspec.structs.fields(row)}
 
 
 def test_hosts_and_policies_come_from_the_latest_start() -> None:
@@ -535,4 +535,4 @@ def test_every_kind_of_event_is_taken_in_by_one_handler() -> None:
     assert set(machine.HANDLERS) | set(machine.ANSWERS) == kinds
     assert set(machine.HANDLERS) & set(machine.ANSWERS) == set()
     for kind in machine.ANSWERS:
-        assert "runner" in {field.name for field in dataclasses.fields(kind)}
+        assert "runner" in {field.name for field in msgspec.structs.fields(kind)}

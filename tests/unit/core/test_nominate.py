@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ephemerd.core import codec
 from ephemerd.core import events as ev
 from ephemerd.core.commands import Deregister, LookUpRunner, ProbeRunner
-from ephemerd.core.evolve import replace
 from ephemerd.core.machine import Core
 from ephemerd.core.nominate import nominee, still
 from ephemerd.core.rows import ClassRow

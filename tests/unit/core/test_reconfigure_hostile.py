@@ -6,12 +6,11 @@ at the moment, and what was left out of the configuration is planned nowhere.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
+from msgspec.structs import replace
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from ephemerd.core.evolve import replace
 from ephemerd.core.rows import ClassRow, HostRow, PoolRow, ScopeRow
 from ephemerd.core.state import COUNTED_FROM_START, State, load
 from ephemerd.domain.access import Access

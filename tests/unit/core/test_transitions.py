@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from msgspec.structs import replace
 
-from ephemerd.core.evolve import replace
 from ephemerd.core.transitions import JOB_EDGES, RUNNER_EDGES, IllegalEdge, move_job, move_runner
 from ephemerd.domain.ids import JobKey, RunnerId
 from ephemerd.domain.job import Job, JobStatus

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ephemerd.core.evolve import replace
+from msgspec.structs import replace
+
 from ephemerd.core.turn import Turn, job_moment
 from ephemerd.domain.access import Access
 from ephemerd.domain.pool import Policy

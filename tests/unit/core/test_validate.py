@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from ephemerd.core import events as ev
-from ephemerd.core.evolve import replace
 from ephemerd.core.health import assess
 from ephemerd.core.state import State
 from ephemerd.core.validate import slot_difference, validate, validate_runner

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from ephemerd.core.commands import Deregister
 from ephemerd.core.events import (
@@ -12,7 +13,6 @@ from ephemerd.core.events import (
     RegistrationFailed,
     RunnerLookedUp,
 )
-from ephemerd.core.evolve import replace
 from ephemerd.core.index import is_supply
 from ephemerd.core.verdicts import of_fence, of_flag
 from ephemerd.domain.ids import RunnerId

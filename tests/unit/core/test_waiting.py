@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
-from ephemerd.core.evolve import replace
 from ephemerd.core.waiting import why_waiting
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.job import ForgeStatus

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import types
 from enum import Enum
 from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 
+import msgspec
 from hypothesis import strategies as st
 
 TEXT = st.one_of(st.sampled_from(["", "linux", "ä€😀", "a\x1fb", '"\\']), st.text(max_size=12))
 NUMBERS = st.one_of(
-    st.integers(-5, 5), st.sampled_from([1_753_000_000_000, 2**53 + 1, -(2**63)]), st.integers()
+    st.integers(-5, 5), st.sampled_from([1_753_000_000_000, 2**53 + 1]), st.integers(-(2**63), 2**63 - 1)
 )
 SCALARS: dict[Any, st.SearchStrategy[Any]] = {
     str: TEXT,
@@ -46,10 +46,8 @@ def any_of(hint: Any) -> st.SearchStrategy[Any]:
 def _object(cls: Any) -> st.SearchStrategy[Any]:
     hints = get_type_hints(cls)
     fields = {}
-    for field in dataclasses.fields(cls):
+    for field in msgspec.structs.fields(cls):
         fields[field.name] = any_of(hints[field.name])
-        if field.default is not dataclasses.MISSING:
+        if not field.required:
             fields[field.name] = st.just(field.default) | fields[field.name]
-        elif field.default_factory is not dataclasses.MISSING:
-            fields[field.name] = st.builds(field.default_factory) | fields[field.name]
     return st.builds(cls, **fields)

@@ -8,8 +8,9 @@ a store would hold are kept as it would hold them, so that `reborn()` is what a 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from ephemerd.core import codec
 from ephemerd.core import commands as cm

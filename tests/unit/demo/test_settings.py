@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import stat
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ephemerd.config.model import Settings
@@ -70,12 +70,12 @@ def test_a_job_timeout_is_scaled_and_only_the_bursts(written, tmp_path):
 def test_every_number_of_the_policy_is_scaled_or_named_as_an_exception():
     long = {
         item.name
-        for item in dataclasses.fields(Policy)
+        for item in msgspec.structs.fields(Policy)
         if isinstance(getattr(Policy(), item.name), int) and getattr(Policy(), item.name) > 10_000
     }
     assert set(scaled_policy(2)) == long - NOT_SCALED - ELSEWHERE
     assert set(scaled_policy(2)) <= set(PolicySettings.model_fields)
-    assert {item.name for item in dataclasses.fields(Policy)} >= NOT_SCALED
+    assert {item.name for item in msgspec.structs.fields(Policy)} >= NOT_SCALED
 
 
 def test_secrets_are_for_their_owner_alone(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from msgspec.structs import fields
 
 from ephemerd.domain.runner import FINAL, LIVE, UNBOUND, GateRun, RunnerState
 from ephemerd.domain.verdict import HARD_SIGNS, SOFT_SIGNS, Sign, Verdict, worse
@@ -14,7 +15,7 @@ IDLE, UNKNOWN, BUSY = Verdict.IDLE, Verdict.UNKNOWN, Verdict.BUSY
 
 def test_unknown_is_the_zero_value():
     assert next(iter(Verdict)) is UNKNOWN
-    assert GateRun.__dataclass_fields__["first"].default is UNKNOWN
+    assert {field.name: field.default for field in fields(GateRun)}["first"] is UNKNOWN
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from ephemerd.core import events as ev
@@ -43,7 +44,9 @@ EARLIER = ("intent", "sweep", "veto")
 def hasty(weather: Weather, **pool: Any) -> Setup:
     """The usual pools, but a spare is surplus at once."""
     usual = default_setup(weather)
-    return replace(usual, pools=tuple(replace(p, surplus_grace=0, **pool) for p in usual.pools))
+    return msgspec.structs.replace(
+        usual, pools=tuple(msgspec.structs.replace(p, surplus_grace=0, **pool) for p in usual.pools)
+    )
 
 
 class Deaf(Without):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
+import msgspec
 import pytest
 
 from ephemerd.core import codec
@@ -91,7 +92,7 @@ class TestNoProbe:
         event = ev.Probed(RunnerId("r"), 1, WHOLE)
         heard = told(NoProbe(), event)
         assert isinstance(heard, ev.Probed)
-        assert heard.report == replace(
+        assert heard.report == msgspec.structs.replace(
             WHOLE, workers=0, strangers=0, listing=Listing.COMPLETE, listener_alive=True
         )
 
@@ -109,7 +110,9 @@ class TestNoLog:
     def test_offers_announcements_and_ends_are_erased_and_processes_kept(self):
         heard = told(NoLog(), ev.Probed(RunnerId("r"), 1, WHOLE))
         assert isinstance(heard, ev.Probed)
-        assert heard.report == replace(WHOLE, offered_at=None, announced_at=None, ended_at=None)
+        assert heard.report == msgspec.structs.replace(
+            WHOLE, offered_at=None, announced_at=None, ended_at=None
+        )
 
     @pytest.mark.parametrize("kind", list(Sign))
     def test_of_the_signs_listening_and_the_worker_stay(self, kind):
@@ -171,7 +174,7 @@ class TestNoSettle:
 
     def test_the_policy_that_the_core_hears_settles_for_nothing_else_changes(self):
         world = World2(NoSettle())
-        assert world.scheduler.state.policy == replace(world.setup.policy, settle=0)
+        assert world.scheduler.state.policy == msgspec.structs.replace(world.setup.policy, settle=0)
 
 
 class TestNoRevalidate:
@@ -208,7 +211,7 @@ class TestNoRevalidate:
         report = JobReport(key(2), RUNNING, LABELS, runner_name=row.id)
         heard = told(world.scheduler, ev.JobLookedUp(key(2), 1, report))
         assert isinstance(heard, ev.JobLookedUp)
-        assert heard.report == replace(report, runner_name=None)
+        assert heard.report == msgspec.structs.replace(report, runner_name=None)
 
     def test_the_second_look_still_does_and_then_it_is_told(self):
         world, row, asked = self.gated()
@@ -254,7 +257,9 @@ class TestForged:
         ("mine", "real"), [(forged.ForgedPermit, Permit), (forged.ForgedIntent, FenceIntent)]
     )
     def test_it_has_the_attributes_and_is_no_kind_of_it(self, mine, real):
-        assert [field.name for field in fields(mine)] == [field.name for field in fields(real)]
+        assert [field.name for field in fields(mine)] == [
+            field.name for field in msgspec.structs.fields(real)
+        ]
         assert not issubclass(mine, real)
 
     def commands(self) -> tuple[cm.Destroy, cm.Deregister]:

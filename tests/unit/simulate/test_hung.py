@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
+import msgspec
+
 from ephemerd.core import events as ev
 from ephemerd.domain.verdict import HARD_SIGNS, Sign
 from ephemerd.testing.simulate.run import Simulation
@@ -21,7 +23,7 @@ SLOW = 530
 
 def undated(event: ev.Event) -> ev.Event:
     """The event without the model's own remark, in which the milliseconds of its random delays stand."""
-    return replace(event, detail="") if isinstance(event, ev.SignSeen) else event
+    return msgspec.structs.replace(event, detail="") if isinstance(event, ev.SignSeen) else event
 
 
 def history(**changes: Any) -> tuple[list[tuple[int, ev.Event]], Any]:

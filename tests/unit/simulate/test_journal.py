@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from ephemerd.core import codec
@@ -85,7 +86,7 @@ def test_other_rows_are_found_and_named():
     state = simulation.daemon.core.state
     other = replay(segment_of(simulation)).core.state
     name, row = next(iter(other.runners.items()))
-    other.runners[name] = replace(row, state=RunnerState.STUCK)
+    other.runners[name] = msgspec.structs.replace(row, state=RunnerState.STUCK)
     other.meta["name"] = -1
     assert differences(state, other) == [f"runner rows differ: {name}", "meta rows differ: name"]
     del other.runners[name]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, TypeVar
+
+import msgspec
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
@@ -23,7 +24,11 @@ C = TypeVar("C")
 
 def setup(slots: int = 4, **pool: Any) -> Setup:
     return Setup(
-        pools=(replace(Pool("linux", SCOPE, LABELS, "host", "process", max_concurrent=slots), **pool),),
+        pools=(
+            msgspec.structs.replace(
+                Pool("linux", SCOPE, LABELS, "host", "process", max_concurrent=slots), **pool
+            ),
+        ),
         hosts=(Host("host", slots),),
         policy=Policy(),
     )
@@ -124,4 +129,4 @@ def seen(**fields: Any) -> ProbeReport:
         probe="test",
         detail="",
     )
-    return replace(quiet, **fields)
+    return msgspec.structs.replace(quiet, **fields)

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
 from ephemerd.domain.job import ForgeStatus, JobReport

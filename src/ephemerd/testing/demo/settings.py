@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ephemerd.domain.pool import Policy
 from ephemerd.testing.weather import Weather, scale_seconds
 
@@ -86,7 +88,7 @@ class Places:
 def scaled_policy(factor: float) -> dict[str, str]:
     """Every default of the policy above 10 s, divided by ``factor``, as the configuration writes it."""
     scaled = {}
-    for item in dataclasses.fields(Policy):
+    for item in msgspec.structs.fields(Policy):
         value = getattr(Policy(), item.name)
         if item.name in NOT_SCALED | ELSEWHERE or not isinstance(value, int):
             continue

@@ -247,7 +247,7 @@ def read_jobs(request: Request, answer: Answer, forge: str, run: Run) -> list[Jo
         if isinstance(report, JobReport):
             own = report.origin
             origin = Origin(told.public, told.fork, told.branch or own.branch, own.workflow or told.workflow)
-            found.append(replace(report, origin=origin))
+            found.append(msgspec.structs.replace(report, origin=origin))
     return found
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import msgspec
+from msgspec.structs import replace
 
 from ephemerd.adapters.forges.github.jobs import JobWire, job_report, repository_name, text
 from ephemerd.domain.job import JobReport

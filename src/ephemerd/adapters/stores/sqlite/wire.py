@@ -12,7 +12,7 @@ _decoder = msgspec.json.Decoder()
 
 
 def to_text(plain: Any) -> str:
-    """Return plain data as JSON text.
+    """Return plain data, or a value of the domain, as JSON text.
 
     A lone surrogate (the name of a file that is no UTF-8 gives one) is no text to the fast encoder, nor to
     the database; escaped it is.
@@ -20,7 +20,9 @@ def to_text(plain: Any) -> str:
     try:
         return _encoder.encode(plain).decode()
     except UnicodeEncodeError:
-        return json.dumps(plain, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+        return json.dumps(
+            msgspec.to_builtins(plain), ensure_ascii=True, allow_nan=False, separators=(",", ":")
+        )
 
 
 def from_text(text: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ephemerd.adapters.stores.sqlite.bulk import statements
 from ephemerd.adapters.stores.sqlite.wire import to_text
-from ephemerd.ports.store import Batch, Plain
+from ephemerd.ports.store import Batch, Body
 
 DAY = 24 * 60 * 60 * 1000
 # A forge delivers again for 3 days, on Enterprise Server for 7.
@@ -35,7 +35,7 @@ class Prepared:
 def prepare(batch: Batch, now: int) -> Prepared:
     """Turn a batch into texts. Of a row that several steps changed only the last state is written."""
     now = max([now, *(step.now for step in batch.steps)])
-    final: dict[tuple[str, str], Plain | None] = {}
+    final: dict[tuple[str, str], Body | None] = {}
     for step in batch.steps:
         for kind, name, plain in step.changed:
             final[kind, name] = plain

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
-from ephemerd.core.evolve import replace
 from ephemerd.core.state import Rows, State
 from ephemerd.core.step import Step
 from ephemerd.domain.ids import RunnerId
