@@ -20,7 +20,7 @@ from ephemerd.core.state import State
 from ephemerd.core.turn import Turn
 from ephemerd.domain.access import Access, Refusal
 from ephemerd.domain.ids import JobKey
-from ephemerd.domain.job import Job, JobStatus, Origin
+from ephemerd.domain.job import J, Job, Origin
 from ephemerd.domain.labels import satisfies
 from ephemerd.domain.pool import Setup
 
@@ -28,11 +28,15 @@ LOOK_BACK = 256
 """So many of a repository's jobs are looked at for one of the same run before the forge is asked."""
 
 UNKNOWN = Refusal.UNKNOWN.value
+UNTOLD = Origin()
 
 
 def of_forge(state: State, forge: str) -> Access | None:
     """Return who may use the runners of a forge, None where everybody may."""
-    return next((row for row in state.setup.access if row.forge == forge), None)
+    for row in state.setup.access:
+        if row.forge == forge:
+            return row
+    return None
 
 
 def full(state: State, job: JobKey) -> bool:
@@ -62,7 +66,7 @@ def review(t: Turn) -> None:
 
 def learn(job: Job, origin: Origin) -> Job:
     """Return the job with what was told of its origin; what was not told stays as it was."""
-    if origin == Origin():
+    if origin == UNTOLD:
         return job
     return replace(
         job,
@@ -75,7 +79,7 @@ def learn(job: Job, origin: Origin) -> Job:
 
 def weigh(t: Turn, job: Job) -> Job:
     """Return the job as its forge's policy stands to it. A job that no pool can serve is not judged."""
-    if job.status is not JobStatus.QUEUED:
+    if job.status is not J.QUEUED:
         return job
     access = of_forge(t.state, job.key.forge)
     refusal = access.refuses(job) if access is not None and _servable(t.state, job) else None
@@ -91,7 +95,7 @@ def judge(t: Turn, job: Job) -> Job:
     if before == UNKNOWN and job.refused != UNKNOWN:
         job = _settled(job)
     job = t.put_job(job)
-    if job.status is not JobStatus.QUEUED:
+    if job.status is not J.QUEUED:
         return job
     if job.refused == UNKNOWN:
         return find_out(t, job)

@@ -10,9 +10,8 @@ from ephemerd.core.rows import HostRow, PoolRow
 from ephemerd.core.turn import Turn
 from ephemerd.domain.ids import Scope
 from ephemerd.domain.pool import Setup
-from ephemerd.domain.runner import FINAL, Rule, Runner, RunnerState
+from ephemerd.domain.runner import FINAL, Rule, Runner, S
 
-S = RunnerState
 UNDER_WAY = frozenset({S.PLANNED, S.REGISTERING, S.STARTING, S.RETIRING})
 """States with a limit of their own for what we, or a machine, are just doing."""
 
@@ -85,8 +84,7 @@ def configure(t: Turn, setup: Setup, held: tuple[tuple[str, str], ...]) -> None:
     missing = dict(held)
     setup = replace(setup, access=tuple(sorted(setup.access, key=lambda row: row.forge)))
     access.take_in(t, setup)
-    t.state.setup = setup
-    t.put_policy(setup.policy)
+    t.configure(setup)
     pools = {pool.name: pool for pool in setup.pools}
     for name, row in sorted(t.state.pools.items()):
         if name not in pools and row.configured:

@@ -8,14 +8,13 @@ belongs to; answers to older questions are dropped.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from enum import Enum
 
 from ephemerd.domain.errors import Fault
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
 from ephemerd.domain.job import JobReport, Origin, Told
 from ephemerd.domain.pool import Setup
 from ephemerd.domain.runner import FenceAnswer
-from ephemerd.domain.value import Value
+from ephemerd.domain.value import Value, Word
 from ephemerd.domain.verdict import ProbeReport, Sign
 
 READ_AT_ONCE = 100
@@ -269,7 +268,7 @@ class ApplicationTold(_Event, frozen=True):
     missing: str = ""
 
 
-class Target(Enum):
+class Target(Word):
     ALL = "all"
     POOL = "pool"
     HOST = "host"

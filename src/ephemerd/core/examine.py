@@ -13,10 +13,9 @@ from ephemerd.core.commands import ProbeRunner
 from ephemerd.core.index import Group, is_supply, variety_of
 from ephemerd.core.turn import Turn
 from ephemerd.domain.ids import RunnerId
-from ephemerd.domain.job import JobStatus
-from ephemerd.domain.runner import FINAL, GatePhase, Runner, RunnerState
-
-S = RunnerState
+from ephemerd.domain.job import J
+from ephemerd.domain.pool import Policy
+from ephemerd.domain.runner import FINAL, GatePhase, Runner, S
 
 ASKED_ONE_BY_ONE = 16
 """So many jobs of a class are asked about for a runner whose job has no name: a queue of thousands would
@@ -155,7 +154,7 @@ def _who_is_it(t: Turn, row: Runner) -> None:
                     return
                 break
             job = t.state.jobs[key]
-            if job.status is not JobStatus.QUEUED or job.confirmed >= certain:
+            if job.status is not J.QUEUED or job.confirmed >= certain:
                 continue
             if job.asked is None and scopes.is_open(t, row.scope):
                 ask(t, job, "name")
@@ -191,14 +190,15 @@ def _tidy(t: Turn, row: Runner) -> None:
 
 def next_look(t: Turn, row: Runner) -> int | None:
     """Return the next moment at which something can become due for the runner as it stands."""
+    found: list[int] = []
+    _add_moments(t, row, found)
     now = t.now
-    later = [moment for moment in _moments(t, row) if moment > now]
+    later = [moment for moment in found if moment > now]
     return min(later) if later else None
 
 
-def _moments(t: Turn, row: Runner) -> list[int]:
+def _add_moments(t: Turn, row: Runner, found: list[int]) -> None:
     policy = t.policy
-    found: list[int] = []
     if row.asked is not None:
         found.append(row.asked + gate.QUESTION_LIMIT)
     if row.consumes:
@@ -212,7 +212,7 @@ def _moments(t: Turn, row: Runner) -> list[int]:
         if row.leak is not None:
             found.append(row.leak + policy.look_again)
         found.append(row.since + policy.gone_kept)
-        return found
+        return
     if row.gate is not None:
         found.append(row.gate.deadline)
     found.append(row.vetoed_until)
@@ -220,24 +220,26 @@ def _moments(t: Turn, row: Runner) -> list[int]:
         found.append(row.lost + policy.look_again)
     if row.fence.missing is not None:
         found.append(row.fence.missing + policy.look_again)
-    found.extend(_state_moments(t, row))
-    found.extend(nominate.moments(t, row))
-    return found
+    _add_moments_of_state(policy, row, found)
+    nominate.add_moments(t, row, found)
 
 
-def _state_moments(t: Turn, row: Runner) -> tuple[int, ...]:
-    policy, state = t.policy, row.state
+def _add_moments_of_state(policy: Policy, row: Runner, found: list[int]) -> None:
+    state = row.state
     if state is S.RUNNING:
-        return () if row.hard is None else (row.hard + policy.no_worker_stuck,)
-    if state is S.STARTING:
-        return (row.since + policy.provision_limit,)
-    if state is S.REGISTERING:
-        return (row.since + policy.registering_limit,)
-    if state is S.FINISHING:
-        return () if row.over is None else (row.over + policy.stuck_after,)
-    if state is S.ASSIGNED:
+        if row.hard is not None:
+            found.append(row.hard + policy.no_worker_stuck)
+    elif state is S.STARTING:
+        found.append(row.since + policy.provision_limit)
+    elif state is S.REGISTERING:
+        found.append(row.since + policy.registering_limit)
+    elif state is S.FINISHING:
+        if row.over is not None:
+            found.append(row.over + policy.stuck_after)
+    elif state is S.ASSIGNED:
         last = row.soft_last if row.soft_last is not None else row.since
-        return (row.since + policy.assigned_stuck, last + policy.soft_sign_life)
-    if state is S.RETIRING:
-        return (row.since + policy.retiring_limit,)
-    return (row.since + policy.planned_limit,) if state is S.PLANNED else ()
+        found += (row.since + policy.assigned_stuck, last + policy.soft_sign_life)
+    elif state is S.RETIRING:
+        found.append(row.since + policy.retiring_limit)
+    elif state is S.PLANNED:
+        found.append(row.since + policy.planned_limit)

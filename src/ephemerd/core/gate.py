@@ -18,7 +18,7 @@ from ephemerd.core.transitions import move_runner
 from ephemerd.core.turn import Turn
 from ephemerd.domain.permit import FenceIntent, Permit, Warrant
 from ephemerd.domain.pool import FenceKind
-from ephemerd.domain.runner import FenceAnswer, GatePhase, GateRun, Rule, Runner, RunnerState
+from ephemerd.domain.runner import FenceAnswer, GatePhase, GateRun, Rule, Runner, S
 from ephemerd.domain.verdict import Evidence, Verdict, Via, worse
 
 QUESTION_LIMIT = 90_000
@@ -236,7 +236,7 @@ def on_fence(t: Turn, event: FenceAnswered) -> None:
     row = verdicts.remember_fence(t, row, event.answer)
     run = row.gate
     if run is None or run.phase is not GatePhase.FENCING or run.token != event.token:
-        if row.state in (RunnerState.GONE, RunnerState.ABANDONED):
+        if row.state in (S.GONE, S.ABANDONED):
             verdicts.unregistered(t, row, event)
         return
     evidence = verdicts.of_fence(event, t.now)
@@ -368,15 +368,15 @@ def _grant(t: Turn, row: Runner, run: GateRun, verdict: Verdict, warrant: Warran
     _remake(t, row, run)
     if row.environment is None:
         ended = replace(row, gate=None, ending=f"{run.rule.value}: {run.reason}")
-        t.put_runner(move_runner(ended, RunnerState.GONE, t.now, consumes=False))
+        t.put_runner(move_runner(ended, S.GONE, t.now, consumes=False))
         return
     permit = _permit(t, row, run, verdict, warrant)
     run = replace(run, phase=GatePhase.DESTROYING, deadline=t.now + t.policy.retiring_limit)
     changes = {"gate": run, "ending": f"{run.rule.value}: {run.reason}", "consumes": False}
-    if row.state is RunnerState.RETIRING:
+    if row.state is S.RETIRING:
         t.change_runner(row, since=t.now, **changes)
     else:
-        t.put_runner(move_runner(row, RunnerState.RETIRING, t.now, **changes))
+        t.put_runner(move_runner(row, S.RETIRING, t.now, **changes))
     t.send(Destroy(permit, row.pool))
 
 
@@ -422,8 +422,8 @@ def _veto(t: Turn, row: Runner, run: GateRun, verdict: Verdict, via: Via, reason
     given_up = verdict is Verdict.BUSY or decide(verdict, age, bounds).escape
     order = None if given_up else row.order_given
     row = replace(row, gate=None, vetoes=row.vetoes + 1, vetoed_until=t.now + pause, order_given=order)
-    if row.state is RunnerState.RETIRING:
-        row = move_runner(row, RunnerState.STUCK, t.now, stuck=f"kept after a permit had lapsed: {reason}")
+    if row.state is S.RETIRING:
+        row = move_runner(row, S.STUCK, t.now, stuck=f"kept after a permit had lapsed: {reason}")
     t.put_runner(row)
 
 
@@ -450,7 +450,7 @@ def end_leftovers(t: Turn, row: Runner, what: str) -> None:
     """Listener and worker are proven gone: what the job left running (`what`) is ours to end."""
     permit = _ended_permit(t, row, f"listener and worker have exited; {what}")
     row = replace(row, vetoed_until=permit.expires, ending="ended by itself, left processes behind")
-    t.put_runner(row if row.state is RunnerState.RETIRING else move_runner(row, RunnerState.RETIRING, t.now))
+    t.put_runner(row if row.state is S.RETIRING else move_runner(row, S.RETIRING, t.now))
     t.send(Destroy(permit, row.pool))
 
 

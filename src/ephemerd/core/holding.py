@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ephemerd.core.index import Group, variety_of
 from ephemerd.core.rows import ClassRow
 from ephemerd.core.turn import Turn
-from ephemerd.domain.runner import Runner, RunnerState
+from ephemerd.domain.runner import Runner, S
 
 MOST = 1_024
 
@@ -72,7 +72,7 @@ def _someone_waits(t: Turn, group: Group) -> bool:
     for variety in group.varieties:
         for name in t.state.index.supply.get(variety, ()):
             row = t.state.runners[name]
-            waiting = row.state is RunnerState.LISTENING and row.listening is not None
+            waiting = row.state is S.LISTENING and row.listening is not None
             if waiting and t.now - (row.listening or 0) >= t.policy.hold_after:
                 return True
     return False

@@ -14,9 +14,9 @@ from ephemerd.core.line import Line
 from ephemerd.core.matching import Taker
 from ephemerd.domain.access import Refusal
 from ephemerd.domain.ids import JobKey, RunnerId
-from ephemerd.domain.job import ENDED_STATUSES, Job, JobStatus
+from ephemerd.domain.job import ENDED_STATUSES, J, Job
 from ephemerd.domain.labels import SEPARATOR
-from ephemerd.domain.runner import HOLDS_SLOT, UNBOUND, Runner, RunnerState
+from ephemerd.domain.runner import HOLDS_SLOT, UNBOUND, Runner, S
 
 K = TypeVar("K", bound=Hashable)
 
@@ -43,7 +43,7 @@ class Group:
     @property
     def unmatched(self) -> int:
         """Count the jobs that the last matching left without supply."""
-        return len(self.queued) - self.matched
+        return len(self.queued.jobs) - self.matched
 
 
 Turn = tuple[int, int, str]
@@ -111,6 +111,7 @@ class Index:
     """`supply`, `consuming`, `takers`, `flow` and `leftover` are by variety, `live` and `turns` by pool.
 
     places    where each runner's row stands in the indexes that rest on it
+    advanced  the varieties of whose supply a runner came nearer to listening, while all counts stay as they are
     takers    the classes that a variety serves, the least flexible first
     links     how many classes hang a variety and another one together
     flow      what of a class's demand the last matching gave a variety
@@ -146,9 +147,12 @@ class Index:
     by_repository: dict[tuple[str, str], int] = field(default_factory=dict)
     dirty_groups: dict[str, None] = field(default_factory=dict)
     dirty_varieties: dict[str, None] = field(default_factory=dict)
+    advanced: dict[str, None] = field(default_factory=dict)
 
     def runner_changed(self, old: Runner | None, new: Runner | None) -> None:
         """Follow a runner's row from `old` to `new` (None where there is none)."""
+        if old is not None and new is not None and _stands_where_it_stood(old, new):
+            return
         row = new or old
         assert row is not None, "a row that is, or that was"
         before = self.places.pop(row.id, _NOWHERE)
@@ -159,15 +163,14 @@ class Index:
             return
         if before[0] != after[0]:
             _moved(self.by_state, before[0], after[0])
-            if after[1] is not None:  # the most advanced of the supply are matched first
-                self.dirty_varieties[after[1]] = None
-        for members, was, now in (
-            (self.supply, before[1], after[1]),
-            (self.consuming, before[2], after[2]),
-            (self.live, before[3], after[3]),
-        ):
-            if was != now:
-                self._rejoin(members, row.id, was, now)
+        if before[1] != after[1]:
+            self._rejoin(self.supply, row.id, before[1], after[1])
+        elif after[1] is not None and before[0] != after[0]:
+            self.advanced[after[1]] = None  # the most advanced of the supply are matched first
+        if before[2] != after[2]:
+            self._rejoin(self.consuming, row.id, before[2], after[2])
+        if before[3] != after[3]:
+            _refile(self.live, row.id, before[3], after[3])
         if before[4] != after[4]:
             _moved(self.held, before[4], after[4])
         if before[5] != after[5]:
@@ -182,28 +185,38 @@ class Index:
     def _rejoin(
         self, members: dict[str, dict[RunnerId, None]], name: RunnerId, was: str | None, now: str | None
     ) -> None:
-        """Move a runner among the members of varieties, or of pools."""
+        """Move a runner among the members of varieties, which are matched anew."""
         if was is not None:
             del members[was][name]
+            self.dirty_varieties[was] = None
         if now is not None:
             members.setdefault(now, {})[name] = None
-        if members is not self.live:
-            for variety in (was, now):
-                if variety is not None:
-                    self.dirty_varieties[variety] = None
+            self.dirty_varieties[now] = None
 
     def job_changed(self, old: Job | None, new: Job | None, host: Callable[[str], str]) -> None:
         """Follow a job's row; `host` gives the host of a pool."""
-        for row, sign in ((old, -1), (new, 1)):
-            if row is not None and row.asking == "confirm":
-                _bump(self.reserved, host(row.pool), sign)
-                _bump(self.asked, group_name(row), sign)
-        if old is not None and new is not None and _standing(old) == _standing(new):
-            return
+        if old is not None and old.asking == "confirm":
+            self._reserve(old, host, -1)
+        if new is not None and new.asking == "confirm":
+            self._reserve(new, host, 1)
+        if (
+            old is not None
+            and new is not None
+            and old.status is new.status
+            and old.labels == new.labels
+            and old.refused == new.refused
+            and old.run_id == new.run_id
+        ):
+            return  # no index rests on anything else but its question
         if old is not None:
             self._job(old, -1)
         if new is not None:
             self._job(new, 1)
+
+    def _reserve(self, row: Job, host: Callable[[str], str], sign: int) -> None:
+        """The forge is asked about a job, for which a slot is kept free meanwhile."""
+        _bump(self.reserved, host(row.pool), sign)
+        _bump(self.asked, group_name(row), sign)
 
     def ended_jobs(self, rows: Iterable[Job]) -> None:
         """Follow many ended jobs at once, oldest first: nearly all that a restart finds in the store."""
@@ -214,11 +227,11 @@ class Index:
 
     def _job(self, row: Job, sign: int) -> None:
         _bump(self.by_status, row.status.value, sign)
-        if row.status is JobStatus.QUEUED and row.refused:
+        if row.status is J.QUEUED and row.refused:
             self._refused(row, sign)
-        elif row.status is JobStatus.QUEUED:
+        elif row.status is J.QUEUED:
             self._queued(row, sign)
-        elif row.status is JobStatus.RUNNING:
+        elif row.status is J.RUNNING:
             _member_job(self.running, row.key, sign)
         elif row.status in ENDED_STATUSES:
             _member_job(self.finished, row.key, sign)
@@ -247,6 +260,26 @@ class Index:
         self.dirty_groups[name] = None
 
 
+def _stands_where_it_stood(old: Runner, new: Runner) -> bool:
+    """Say whether all that `_place` looks at is the very same; most changes of a row leave it so."""
+    return (
+        old.state is new.state
+        and old.fence is new.fence
+        and old.job is new.job
+        and old.consumes is new.consumes
+        and old.offered is new.offered
+        and old.late is new.late
+        and old.registration is new.registration
+        and old.lost is new.lost
+        and old.order_given is new.order_given
+        and old.intent is new.intent
+        and old.labels is new.labels
+        and old.pool is new.pool
+        and old.host is new.host
+        and old.scope is new.scope
+    )
+
+
 def _place(row: Runner) -> _Place:
     """Return where a row stands in each index that rests on it: state, supply, consuming, live, held, abandoned,
     repository, intent, registration."""
@@ -259,16 +292,11 @@ def _place(row: Runner) -> _Place:
         variety if row.consumes else None,
         row.pool if live else None,
         row.host if live else None,
-        row.host if row.state is RunnerState.ABANDONED else None,
+        row.host if row.state is S.ABANDONED else None,
         (job.forge, job.repository.lower()) if live and job is not None else None,
         row.intent if live else None,
         (str(row.scope), row.registration) if row.registration is not None else None,
     )
-
-
-def _standing(row: Job) -> tuple[object, ...]:
-    """Return everything of a job's row that an index rests on, but for its question."""
-    return (row.status, row.labels, row.refused, row.run_id)
 
 
 def _member_job(members: dict[JobKey, None], key: JobKey, sign: int) -> None:

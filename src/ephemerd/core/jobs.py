@@ -15,7 +15,7 @@ from ephemerd.core.index import pool_of
 from ephemerd.core.transitions import move_job
 from ephemerd.core.turn import Turn
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
-from ephemerd.domain.job import ForgeStatus, Job, JobReport, JobStatus, Told
+from ephemerd.domain.job import F, J, Job, JobReport, JobStatus, Told
 from ephemerd.domain.labels import normalise
 from ephemerd.domain.runner import Runner
 
@@ -23,10 +23,10 @@ ASK_AT_ONCE = 50
 """How many jobs that a listing did not show are asked about after it."""
 
 FIRST = {
-    ForgeStatus.QUEUED: JobStatus.QUEUED,
-    ForgeStatus.WAITING: JobStatus.WAITING,
-    ForgeStatus.IN_PROGRESS: JobStatus.RUNNING,
-    ForgeStatus.COMPLETED: JobStatus.DONE,
+    F.QUEUED: J.QUEUED,
+    F.WAITING: J.WAITING,
+    F.IN_PROGRESS: J.RUNNING,
+    F.COMPLETED: J.DONE,
 }
 
 
@@ -47,7 +47,7 @@ def apply(t: Turn, report: JobReport, told: Told) -> None:
     if not key.repository.islower():
         key = JobKey(key.forge, key.repository.lower(), key.id)
     t.concern(str(key))
-    if report.status is ForgeStatus.OTHER:
+    if report.status is F.OTHER:
         return
     job = t.state.jobs.get(key)
     if job is None:
@@ -74,10 +74,10 @@ def _create(t: Turn, key: JobKey, report: JobReport) -> Job:
         name=report.name,
         run_id=report.run_id,
         attempt=report.attempt,
-        started=t.now if status is JobStatus.RUNNING else None,
+        started=t.now if status is J.RUNNING else None,
     )
     job = access.learn(job, report.origin)
-    if status is JobStatus.DONE:
+    if status is J.DONE:
         job = replace(job, ended=t.now, conclusion=report.conclusion)
         _count_end(t, job, "")
     return job
@@ -85,28 +85,28 @@ def _create(t: Turn, key: JobKey, report: JobReport) -> Job:
 
 def _advance(t: Turn, job: Job, report: JobReport, told: Told) -> Job:
     status = job.status
-    if status is JobStatus.DONE:
+    if status is J.DONE:
         return job
-    if report.status is ForgeStatus.COMPLETED:
+    if report.status is F.COMPLETED:
         return _end(t, job, report)
-    if status is JobStatus.RUNNING:
+    if status is J.RUNNING:
         return t.change_job(job, confirmed=t.now) if told is not Told.WEBHOOK else job
-    if report.status is ForgeStatus.IN_PROGRESS:
-        return _leave_queue(t, job, JobStatus.RUNNING, started=t.now, ended=None)
-    if report.status is ForgeStatus.QUEUED:
-        if status is JobStatus.QUEUED:
+    if report.status is F.IN_PROGRESS:
+        return _leave_queue(t, job, J.RUNNING, started=t.now, ended=None)
+    if report.status is F.QUEUED:
+        if status is J.QUEUED:
             return t.change_job(job, confirmed=t.now, missing=None)
-        return t.put_job(move_job(job, JobStatus.QUEUED, t.now, confirmed=t.now, missing=None, ended=None))
+        return t.put_job(move_job(job, J.QUEUED, t.now, confirmed=t.now, missing=None, ended=None))
     return _waits(t, job, told)
 
 
 def _waits(t: Turn, job: Job, told: Told) -> Job:
-    if job.status is JobStatus.WAITING:
+    if job.status is J.WAITING:
         return t.change_job(job, confirmed=t.now)
-    if job.status is JobStatus.QUEUED and told is not Told.LOOKUP:
+    if job.status is J.QUEUED and told is not Told.LOOKUP:
         ask(t, job, "waiting")
         return t.state.jobs[job.key]
-    return _leave_queue(t, job, JobStatus.WAITING, confirmed=t.now, ended=None)
+    return _leave_queue(t, job, J.WAITING, confirmed=t.now, ended=None)
 
 
 def _leave_queue(t: Turn, job: Job, to: JobStatus, **changes: object) -> Job:
@@ -117,7 +117,7 @@ def _leave_queue(t: Turn, job: Job, to: JobStatus, **changes: object) -> Job:
 
 
 def _end(t: Turn, job: Job, report: JobReport) -> Job:
-    ended = _leave_queue(t, job, JobStatus.DONE, ended=t.now, conclusion=report.conclusion or "unknown")
+    ended = _leave_queue(t, job, J.DONE, ended=t.now, conclusion=report.conclusion or "unknown")
     found = find_runner(t, report)
     _count_end(t, ended, found.pool if found is not None else "")
     return ended
@@ -149,7 +149,7 @@ def find_runner(t: Turn, report: JobReport) -> Runner | None:
 
 def _bind(t: Turn, job: Job, report: JobReport, told: Told) -> None:
     """Only "in progress" and "completed" bind, and only to a runner that we know."""
-    if report.status not in (ForgeStatus.IN_PROGRESS, ForgeStatus.COMPLETED):
+    if report.status not in (F.IN_PROGRESS, F.COMPLETED):
         return
     job = t.state.jobs[job.key]
     found = find_runner(t, report) or _known_to_have(t, job, report)
@@ -161,18 +161,13 @@ def _bind(t: Turn, job: Job, report: JobReport, told: Told) -> None:
         return
     if taken:
         access.taken(t, job)
-    signs.named(t, found, job, over=report.status is ForgeStatus.COMPLETED, told=told)
+    signs.named(t, found, job, over=report.status is F.COMPLETED, told=told)
 
 
 def _known_to_have(t: Turn, job: Job, report: JobReport) -> Runner | None:
     """A job can be called completed without naming anybody. Where an earlier report named our runner for it,
     and that one has had no other job since, its job is over."""
-    if (
-        report.status is not ForgeStatus.COMPLETED
-        or report.runner_name
-        or report.runner_id
-        or job.ours is None
-    ):
+    if report.status is not F.COMPLETED or report.runner_name or report.runner_id or job.ours is None:
         return None
     row = t.state.runners.get(job.ours)
     return row if row is not None and row.job == job.key else None
@@ -225,7 +220,7 @@ def on_looked_up(t: Turn, event: JobLookedUp) -> None:
     if event.token == job.token:
         job = t.change_job(job, asked=None, asking="", pool="")
     if event.report is not None:
-        if job.status is not JobStatus.DONE:
+        if job.status is not J.DONE:
             job = t.change_job(job, confirmed=t.now, missing=None)
         apply(t, event.report, Told.LOOKUP)
     elif event.missing:
@@ -236,12 +231,12 @@ def on_looked_up(t: Turn, event: JobLookedUp) -> None:
 
 
 def _missed(t: Turn, job: Job, why: str) -> None:
-    if job.status in (JobStatus.DONE, JobStatus.GONE):
+    if job.status in (J.DONE, J.GONE):
         return
     if job.missing is None:
         job = t.change_job(job, missing=t.now, ask_again=t.now + t.policy.look_again)
     elif t.now - job.missing >= t.policy.look_again:
-        _leave_queue(t, job, JobStatus.GONE, ended=t.now)
+        _leave_queue(t, job, J.GONE, ended=t.now)
         return
     else:
         job = t.change_job(job, ask_again=job.missing + t.policy.look_again)
@@ -273,7 +268,7 @@ def due(t: Turn, job: Job) -> None:
         _touch_consuming(t, job)
         job = t.state.jobs[job.key]
     if job.ask_again is not None and t.now >= job.ask_again:
-        if job.missing is None and job.refused == access.UNKNOWN and job.status is JobStatus.QUEUED:
+        if job.missing is None and job.refused == access.UNKNOWN and job.status is J.QUEUED:
             access.find_out(t, t.change_job(job, ask_again=None))
         else:
             ask(t, job, "gone" if job.missing is not None else "waiting")
@@ -307,7 +302,7 @@ def prune(t: Turn, most: int = 1_000) -> None:
 def remake(t: Turn, row: Runner) -> None:
     """A runner that was matched and never taken leaves supply: its job is served anew, once an hour at most."""
     job = t.state.jobs.get(row.intent) if row.intent is not None else None
-    if job is None or job.status is not JobStatus.QUEUED:
+    if job is None or job.status is not J.QUEUED:
         return
     earliest = t.now if job.remade is None else max(t.now, job.remade + t.policy.remake_every)
     t.change_job(job, remade=earliest, not_before=max(job.not_before, earliest))

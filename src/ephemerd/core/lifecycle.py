@@ -22,7 +22,7 @@ from ephemerd.core.transitions import move_runner
 from ephemerd.core.turn import Turn
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.exits import REFUSED_VERSION, in_words
-from ephemerd.domain.runner import FINAL, GatePhase, Rule, Runner, RunnerState
+from ephemerd.domain.runner import FINAL, GatePhase, Rule, Runner, S
 
 REFUSED = "the forge refuses the version of its runner application"
 ASK_AGAIN = 60_000
@@ -35,13 +35,11 @@ def on_registered(t: Turn, event: Registered) -> None:
     if row is None:
         return
     scopes.note_answer(t, row.scope, None)
-    if row.state is not RunnerState.REGISTERING:
-        if row.state is RunnerState.GONE:
+    if row.state is not S.REGISTERING:
+        if row.state is S.GONE:
             t.change_runner(row, registration=event.registration, unregister=True)
         return
-    t.put_runner(
-        move_runner(row, RunnerState.STARTING, t.now, started=t.now, registration=event.registration)
-    )
+    t.put_runner(move_runner(row, S.STARTING, t.now, started=t.now, registration=event.registration))
     t.send(StartRunner(row.id, row.pool))
 
 
@@ -51,7 +49,7 @@ def on_registration_failed(t: Turn, event: RegistrationFailed) -> None:
     if row is None:
         return
     scopes.note_answer(t, row.scope, event.fault)
-    if row.state is not RunnerState.REGISTERING:
+    if row.state is not S.REGISTERING:
         return
     if event.taken is not None:
         end(
@@ -78,7 +76,7 @@ def on_name_looked_up(t: Turn, event: NameLookedUp) -> None:
     if row is None:
         return
     scopes.note_answer(t, row.scope, event.fault)
-    if row.state is not RunnerState.REGISTERING:
+    if row.state is not S.REGISTERING:
         return
     if event.registration is not None:
         row = replace(row, registration=event.registration, unregister=True)
@@ -100,7 +98,7 @@ def on_start_failed(t: Turn, event: StartFailed) -> None:
     row = t.runner(event.runner)
     if row is None or row.state in FINAL:
         return
-    if row.state not in (RunnerState.REGISTERING, RunnerState.STARTING):
+    if row.state not in (S.REGISTERING, S.STARTING):
         host = t.state.hosts.get(row.host)
         if row.environment is None and host is not None and host.asked is None:
             t.put_host(replace(host, due=t.now + 1))
@@ -117,12 +115,12 @@ def on_exited(t: Turn, event: EnvironmentExited) -> None:
     listing shows there are none; should it come back, it is held on to again.
     """
     row = t.runner(event.runner)
-    if row is None or row.state is RunnerState.GONE:
+    if row is None or row.state is S.GONE:
         return
     before = row
     lost = row.absent is not None and event.code is None and not event.leftovers
     row = replace(row, exit_code=event.code, gate=None, absent=None)
-    ended_unasked = row.state is not RunnerState.RETIRING and row.fence.accepted is None
+    ended_unasked = row.state is not S.RETIRING and row.fence.accepted is None
     if lost:
         t.note("warning", "an environment is gone without a word", runner=row.id)
         row = replace(row, ending=row.ending or "its environment was lost")
@@ -141,9 +139,9 @@ def _left_behind(t: Turn, row: Runner, before: Runner, count: int) -> None:
     """Processes of the job live on. The slot is held until they are gone, or are abandoned."""
     run = before.gate
     destroying = before.cleanup or (run is not None and run.phase is GatePhase.DESTROYING)
-    if row.state is RunnerState.RETIRING and destroying:
+    if row.state is S.RETIRING and destroying:
         t.put_runner(replace(row, gate=run))  # the answer to what is under way tells of them, too
-    elif row.state is RunnerState.ABANDONED:
+    elif row.state is S.ABANDONED:
         gate.clean_up_abandoned(t, row)
     else:
         gate.end_leftovers(t, row, f"{count} process(es) left")
@@ -229,7 +227,7 @@ def end(t: Turn, row: Runner, why: str) -> Runner:
     if row.hard is None:
         t.count("wasted_dispatches_total", pool=row.pool)
         row = replace(row, consumes=False)
-    return t.put_runner(move_runner(row, RunnerState.GONE, t.now))
+    return t.put_runner(move_runner(row, S.GONE, t.now))
 
 
 def still_registered(row: Runner) -> bool:
@@ -244,9 +242,9 @@ def on_destroyed(t: Turn, event: EnvironmentDestroyed) -> None:
     if row is None or row.environment != event.environment:
         return
     row = replace(row, cleanup=False)
-    if row.state is RunnerState.GONE:
+    if row.state is S.GONE:
         t.put_runner(row)
-    elif row.state in (RunnerState.RETIRING, RunnerState.ABANDONED):
+    elif row.state in (S.RETIRING, S.ABANDONED):
         end(t, replace(row, unregister=still_registered(row)), "destroyed")
 
 
@@ -255,9 +253,9 @@ def on_destroy_failed(t: Turn, event: DestroyFailed) -> None:
     row = t.runner(event.runner)
     if row is None or row.environment != event.environment:
         return
-    if row.state is RunnerState.GONE:
+    if row.state is S.GONE:
         t.change_runner(row, vetoed_until=t.now + ASK_AGAIN)
-    elif row.state is RunnerState.RETIRING:
+    elif row.state is S.RETIRING:
         if row.cleanup and event.fault.remedy is Remedy.REFUSED and t.now >= row.vetoed_until:
             gate.end_leftovers(t, row, "the permit to end its leftovers had lapsed")
         elif event.fault.remedy is Remedy.REFUSED and not row.cleanup:
@@ -275,7 +273,7 @@ def abandon(t: Turn, row: Runner, why: str) -> None:
     t.put_runner(
         move_runner(
             replace(row, gate=None, consumes=False, unregister=still_registered(row)),
-            RunnerState.ABANDONED,
+            S.ABANDONED,
             t.now,
             stuck=f"would not die: {why}",
         )
@@ -316,7 +314,7 @@ def on_looked_up(t: Turn, event: RunnerLookedUp) -> None:
 def _missing(t: Turn, row: Runner) -> None:
     if not scopes.answered_lately(t, row.scope):
         t.change_runner(row, vetoed_until=max(row.vetoed_until, t.now + ASK_AGAIN))
-    elif row.state is RunnerState.GONE:
+    elif row.state is S.GONE:
         t.change_runner(row, unregister=False, leak=None, leak_again=None)
     elif row.lost is None:
         t.change_runner(row, lost=t.now)
@@ -325,7 +323,7 @@ def _missing(t: Turn, row: Runner) -> None:
 
 
 def _found(t: Turn, row: Runner, event: RunnerLookedUp) -> None:
-    if row.state is RunnerState.GONE:
+    if row.state is S.GONE:
         _registration_without_environment(t, row, event)
         return
     fence = row.fence

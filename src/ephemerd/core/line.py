@@ -14,17 +14,18 @@ LEAST_DEAD = 64
 class Line:
     """An ordered set of jobs. Iterating yields keys, the oldest first; it must not change meanwhile."""
 
-    __slots__ = ("_at", "_places", "_start")
+    __slots__ = ("_places", "_start", "jobs")
 
     def __init__(self) -> None:
-        self._at: dict[int, JobKey] = {}
+        self.jobs: dict[int, JobKey] = {}
+        """By arrival number, in no order."""
         self._places: list[int] = []
         self._start = 0
         """Before this one, all places are empty."""
 
     def add(self, order: int, key: JobKey) -> None:
         """Put a job at its place."""
-        self._at[order] = key
+        self.jobs[order] = key
         if not self._places or order > self._places[-1]:
             self._places.append(order)
             return
@@ -35,11 +36,11 @@ class Line:
 
     def drop(self, order: int) -> None:
         """Take a job out; its place is packed away later."""
-        del self._at[order]
-        if len(self._places) > 2 * len(self._at) + LEAST_DEAD:
-            self._places = sorted(self._at)
+        del self.jobs[order]
+        if len(self._places) > 2 * len(self.jobs) + LEAST_DEAD:
+            self._places = sorted(self.jobs)
             self._start = 0
-        while self._start < len(self._places) and self._places[self._start] not in self._at:
+        while self._start < len(self._places) and self._places[self._start] not in self.jobs:
             self._start += 1
 
     def first(self) -> int | None:
@@ -49,14 +50,14 @@ class Line:
     def oldest(self) -> JobKey | None:
         """Return the oldest job, or None in an empty line."""
         first = self.first()
-        return None if first is None else self._at[first]
+        return None if first is None else self.jobs[first]
 
     def __iter__(self) -> Iterator[JobKey]:
-        at = self._at
+        at = self.jobs
         for place in range(self._start, len(self._places)):
             key = at.get(self._places[place])
             if key is not None:
                 yield key
 
     def __len__(self) -> int:
-        return len(self._at)
+        return len(self.jobs)

@@ -23,9 +23,8 @@ from ephemerd.core.events import (
 from ephemerd.core.rows import HostRow
 from ephemerd.core.turn import Turn
 from ephemerd.domain.ids import RunnerId, Scope, is_ours
-from ephemerd.domain.runner import Runner, RunnerState
+from ephemerd.domain.runner import Runner, S
 
-S = RunnerState
 LISTING_LIMIT = 120_000
 
 

@@ -94,25 +94,26 @@ class Core:
         looked: dict[RunnerId, None] = {}
         index, stirred = t.state.index, -1
         for _ in range(MOST_ROUNDS):
-            plan.settle(t)
+            if index.dirty_groups or index.dirty_varieties or index.advanced:
+                plan.settle(t)
             if t.stirred != stirred:
                 plan.provision(t)
             stirred = t.stirred
-            touched = list(t.touched)
-            if len(touched) > 1:
-                touched.sort(key=lambda name: _order(t, name))
-            t.touched.clear()
-            for name in touched:
+            touched, t.touched = t.touched, {}
+            for name in touched if len(touched) < 2 else sorted(touched, key=lambda name: _order(t, name)):
                 examine.examine(t, name)
-                looked[name] = None
-            if t.stirred == stirred and not (t.touched or index.dirty_groups or index.dirty_varieties):
+            looked |= touched
+            if t.stirred == stirred and not (
+                t.touched or index.dirty_groups or index.dirty_varieties or index.advanced
+            ):
                 break
         else:
             raise Unsettled(f"no end at {t.now}: {', '.join(sorted(t.touched)[:5])}")
+        agenda, runners = t.state.agenda, t.state.runners
         for name in looked:
-            row = t.runner(name)
+            row = runners.get(name)
             if row is not None:
-                t.state.agenda.set("runner", name, examine.next_look(t, row))
+                agenda.set("runner", name, examine.next_look(t, row))
 
 
 def _order(t: Turn, name: RunnerId) -> tuple[int, str]:
@@ -144,12 +145,12 @@ def rearm(t: Turn) -> None:
 
 def dispatch(t: Turn, event: ev.Event) -> None:
     """Hand an event to what takes it in."""
-    answer = ANSWERS.get(type(event))
-    if answer is not None:
-        t.concern(event.runner)  # type: ignore[union-attr]
-        answer(t, event)
+    handler = HANDLERS.get(type(event))
+    if handler is not None:
+        handler(t, event)
     else:
-        HANDLERS[type(event)](t, event)
+        t.concern(event.runner)  # type: ignore[union-attr]
+        ANSWERS[type(event)](t, event)
 
 
 def _scope_answered(t: Turn, event: ev.ScopeAnswered) -> None:

@@ -14,9 +14,8 @@ from ephemerd.core.rows import PoolRow
 from ephemerd.core.spans import span
 from ephemerd.core.turn import Turn
 from ephemerd.domain.pool import Pool
-from ephemerd.domain.runner import Rule, Runner, RunnerState
+from ephemerd.domain.runner import Rule, Runner, S
 
-S = RunnerState
 ENDABLE = frozenset({S.STARTING, S.LISTENING, S.ASSIGNED, S.RUNNING, S.FINISHING, S.STUCK})
 
 
@@ -251,10 +250,9 @@ def _cordoned(t: Turn, row: Runner) -> tuple[Rule, str] | None:
     return None
 
 
-def moments(t: Turn, row: Runner) -> list[int]:
-    """Return the times (ms) at which a rule could begin to hold for the runner as it stands."""
-    pool, policy, state = t.state.pool(row.pool), t.policy, row.state
-    found: list[int] = []
+def add_moments(t: Turn, row: Runner, found: list[int]) -> None:
+    """Add the times (ms) at which a rule could begin to hold for the runner as it stands."""
+    pool, policy, state = t.state.pools[row.pool].pool, t.policy, row.state
     if row.adopted:
         found.append(t.state.booted + pool.orphan_grace)
     if state is S.LISTENING and row.listening is not None:
@@ -279,4 +277,3 @@ def moments(t: Turn, row: Runner) -> list[int]:
             found.append(row.stopping + policy.overdue_grace)
     if row.soft_last is not None:
         found.append(row.soft_last + policy.soft_sign_life)
-    return found

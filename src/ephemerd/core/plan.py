@@ -21,18 +21,18 @@ from ephemerd.core.transitions import move_runner
 from ephemerd.core.turn import Turn
 from ephemerd.domain.ids import JobKey, RunnerId, runner_name
 from ephemerd.domain.job import Job
-from ephemerd.domain.labels import covers
+from ephemerd.domain.labels import SEPARATOR, covers
 from ephemerd.domain.pool import Pool
-from ephemerd.domain.runner import FINAL, Runner, RunnerState
+from ephemerd.domain.runner import FINAL, Runner, S
 
 LOOK_AHEAD = 64
 """How many of a class's oldest jobs are looked at for one that may have a runner now."""
 
 RANK = {
-    RunnerState.LISTENING: 0,
-    RunnerState.STARTING: 1,
-    RunnerState.REGISTERING: 2,
-    RunnerState.PLANNED: 3,
+    S.LISTENING: 0,
+    S.STARTING: 1,
+    S.REGISTERING: 2,
+    S.PLANNED: 3,
 }
 
 
@@ -119,14 +119,11 @@ def forget(t: Turn, group: Group) -> None:
 def settle(t: Turn) -> None:
     """Match again what changed."""
     index = t.state.index
-    if not index.dirty_groups and not index.dirty_varieties:
-        return
     for name in sorted(index.dirty_varieties):
         _notice(t, name)
-    groups, varieties = sorted(index.dirty_groups), sorted(index.dirty_varieties)
-    index.dirty_groups.clear()
-    index.dirty_varieties.clear()
-    stale = dict.fromkeys(varieties)
+    stale, index.dirty_varieties = index.dirty_varieties, {}
+    groups, index.dirty_groups = sorted(index.dirty_groups), {}
+    advanced, index.advanced = index.advanced, {}
     for name in groups:
         group = index.groups[name]
         if not group.varieties:
@@ -142,13 +139,19 @@ def settle(t: Turn) -> None:
     for variety in sorted(stale):
         if variety not in seen:
             _match_component(t, variety, seen)
+    for variety in sorted(advanced):
+        left = index.leftover.get(variety)
+        if left and variety not in seen:
+            _mark_spares(t, variety, len(index.supply[variety]) - left)
 
 
 def _notice(t: Turn, variety: str) -> None:
     """A variety beside its pool's own comes with its first runner and goes with its last."""
+    if SEPARATOR not in variety:
+        return
     index = t.state.index
     there = bool(index.supply.get(variety) or index.consuming.get(variety))
-    if there == (variety in index.odd) or not labels_of(variety):
+    if there == (variety in index.odd):
         return
     if there:
         index.odd[variety] = None
@@ -191,6 +194,9 @@ def _component(index: Index, start: str) -> list[str]:
 
 def _count_component(index: Index, start: str, seen: dict[str, None]) -> tuple[list[str], dict[str, int]]:
     """Match what hangs together with a variety; return its varieties, and how much supply of each is used."""
+    if len(index.links.get(start, ())) <= 1:
+        seen[start] = None
+        return [start], {start: _count_alone(index, start)}
     varieties = _component(index, start)
     seen.update(dict.fromkeys(varieties))
     groups = index.groups
@@ -216,12 +222,37 @@ def _count_component(index: Index, start: str, seen: dict[str, None]) -> tuple[l
             used[variety] = used.get(variety, 0) + units
     for variety in varieties:
         _note(index, variety, flow[variety])
-        left = supply.get(variety, 0) - used.get(variety, 0)
-        if left:
-            index.leftover[variety] = left
-        else:
-            index.leftover.pop(variety, None)
+        _leave_over(index, variety, supply.get(variety, 0) - used.get(variety, 0))
     return varieties, used
+
+
+def _count_alone(index: Index, variety: str) -> int:
+    """Match a variety that shares no class with another, as `match` would; return how much of its supply is used."""
+    flow: dict[str, int] = {}
+    supply = len(index.supply.get(variety, ()))
+    left = len(index.consuming.get(variety, ()))
+    for units in (left, supply):
+        left = units
+        if not left:
+            continue
+        for _, name in index.takers.get(variety, ()):
+            given = flow.get(name, 0)
+            more = min(len(index.groups[name].queued) - given, left)
+            if more > 0:
+                flow[name] = given + more
+                left -= more
+                if not left:
+                    break
+    _note(index, variety, flow)
+    _leave_over(index, variety, left)
+    return supply - left
+
+
+def _leave_over(index: Index, variety: str, left: int) -> None:
+    if left:
+        index.leftover[variety] = left
+    else:
+        index.leftover.pop(variety, None)
 
 
 def _edges(index: Index) -> Callable[[str], tuple[str, ...]]:
@@ -435,13 +466,13 @@ def _make(t: Turn, pool: Pool, intent: JobKey | None, labels: tuple[str, ...] = 
         host=pool.host,
         scope=pool.scope,
         order=t.draw("runner"),
-        state=RunnerState.PLANNED,
+        state=S.PLANNED,
         since=t.now,
         created=t.now,
         intent=intent,
         labels=labels,
     )
-    row = t.put_runner(move_runner(row, RunnerState.REGISTERING, t.now))
+    row = t.put_runner(move_runner(row, S.REGISTERING, t.now))
     t.count("dispatches_total", pool=pool.name)
     t.send(Register(name, pool.scope, labels or pool.labels))
     return row
@@ -449,8 +480,7 @@ def _make(t: Turn, pool: Pool, intent: JobKey | None, labels: tuple[str, ...] = 
 
 def _keep_spares(t: Turn) -> None:
     """Make up for what is missing of `min_idle`, where no demand waits for the slots."""
-    spared = [name for name, row in t.state.pools.items() if row.pool.min_idle > 0]
-    for name in sorted(spared):
+    for name in t.state.spared:
         pool = t.state.pools[name].pool
         missing = pool.min_idle - t.state.index.leftover.get(name, 0)
         while missing > 0 and ready(t, pool) and not _is_wanted(t, pool):

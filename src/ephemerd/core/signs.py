@@ -6,19 +6,21 @@ re-validates, so that whatever is learnt during a gate run stops it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
 from ephemerd.core import holding
 from ephemerd.core.events import SignSeen
 from ephemerd.core.transitions import RUNNER_EDGES, move_runner
 from ephemerd.core.turn import Turn
-from ephemerd.domain.job import Job, JobStatus, Told
-from ephemerd.domain.runner import FINAL, Runner, RunnerState
-from ephemerd.domain.verdict import HARD_SIGNS, SOFT_SIGNS, Sign
+from ephemerd.domain.job import J, Job, Told
+from ephemerd.domain.runner import FINAL, Runner, S
+from ephemerd.domain.verdict import Sign
 
-SOFT_FROM = frozenset({RunnerState.STARTING, RunnerState.LISTENING, RunnerState.STUCK})
-HARD_FROM = SOFT_FROM | {RunnerState.ASSIGNED}
-UNSTARTED = frozenset({RunnerState.PLANNED, RunnerState.REGISTERING})
+SOFT_FROM = frozenset({S.STARTING, S.LISTENING, S.STUCK})
+HARD_FROM = SOFT_FROM | {S.ASSIGNED}
+UNSTARTED = frozenset({S.PLANNED, S.REGISTERING})
 """There can be no environment yet: what speaks of one means another."""
 
 
@@ -28,26 +30,15 @@ def on_sign(t: Turn, event: SignSeen) -> None:
     if row is None or row.state in FINAL or row.state in UNSTARTED:
         return
     t.concern(row.id)
-    if event.sign is Sign.LISTENING:
-        listens(t, row)
-    elif event.sign in SOFT_SIGNS:
-        soft(t, row, offered=True)
-    elif event.sign is Sign.WORKER:
-        hard(t, row, worker=True)
-    elif event.sign in HARD_SIGNS:
-        hard(t, row, announced=event.detail)
-    elif event.sign is Sign.ENDED:
-        over(t, row, "log")
-    else:
-        t.note("info", "the listener skipped a job that it was offered", runner=row.id)
+    TAKEN_IN[event.sign](t, row, event.detail)
 
 
 def listens(t: Turn, row: Runner) -> None:
     """The listener is connected."""
     if row.listening is None:
         row = t.change_runner(row, listening=t.now)
-    if row.state is RunnerState.STARTING or (row.state is RunnerState.STUCK and row.leak is not None):
-        t.put_runner(move_runner(row, RunnerState.LISTENING, t.now, stuck=""))
+    if row.state is S.STARTING or (row.state is S.STUCK and row.leak is not None):
+        t.put_runner(move_runner(row, S.LISTENING, t.now, stuck=""))
         pool = t.state.pools[row.pool]
         if pool.failures:
             t.put_pool(replace(pool, failures=0, why=""))
@@ -68,7 +59,7 @@ def soft(t: Turn, row: Runner, *, offered: bool = False) -> Runner:
         consumes=row.consumes or (row.job is None and row.hard is None),
     )
     if row.state in SOFT_FROM:
-        row = move_runner(row, RunnerState.ASSIGNED, t.now)
+        row = move_runner(row, S.ASSIGNED, t.now)
     row = t.put_runner(row)
     if first:
         holding.taken(t, row)
@@ -97,8 +88,8 @@ def hard(t: Turn, row: Runner, *, worker: bool = False, announced: str = "", ano
     )
     if new_job:
         row = replace(row, over=None, over_via="")
-    if row.state in HARD_FROM or (row.state is RunnerState.FINISHING and new_job):
-        row = move_runner(row, RunnerState.RUNNING, t.now)
+    if row.state in HARD_FROM or (row.state is S.FINISHING and new_job):
+        row = move_runner(row, S.RUNNING, t.now)
     row = t.put_runner(row)
     if first:
         _first_hard(t, row)
@@ -120,8 +111,8 @@ def over(t: Turn, row: Runner, via: str) -> Runner:
         row = replace(row, over=t.now, over_via=via)
     elif row.over_via == "log":
         row = replace(row, over_via=via)
-    if RunnerState.FINISHING in RUNNER_EDGES[row.state]:
-        row = move_runner(row, RunnerState.FINISHING, t.now)
+    if S.FINISHING in RUNNER_EDGES[row.state]:
+        row = move_runner(row, S.FINISHING, t.now)
     return t.put_runner(row)
 
 
@@ -133,7 +124,7 @@ def named(t: Turn, row: Runner, job: Job, *, over: bool, told: Told) -> None:
     """
     if row.state in UNSTARTED or (row.job == job.key and not over):
         return
-    if row.job is not None and not over and job.status is not JobStatus.RUNNING:
+    if row.job is not None and not over and job.status is not J.RUNNING:
         return
     another = row.job is not None
     if row.job is None or not over:
@@ -161,7 +152,7 @@ def lapse(t: Turn, row: Runner) -> Runner:
     if fence.refused is not None and fence.accepted is None and fence.refused >= (fence.sent or 0):
         fence = replace(fence, sent=None, refused=None)  # only a refusal lapses, no answer does not
     row = replace(row, consumes=False, fence=fence, stuck="", listening=listening, untaken=None)
-    return t.put_runner(move_runner(row, RunnerState.LISTENING, t.now))
+    return t.put_runner(move_runner(row, S.LISTENING, t.now))
 
 
 def telling_from(t: Turn, row: Runner) -> int:
@@ -173,6 +164,22 @@ def telling_from(t: Turn, row: Runner) -> int:
     hard = row.hard if row.hard is not None else row.since
     if row.worker is not None:
         return max(hard, row.worker) + t.policy.confirm_after
-    if row.state is RunnerState.GONE:
+    if row.state is S.GONE:
         return max(hard, row.since) + t.policy.confirm_after
     return hard + t.policy.no_worker_stuck
+
+
+def _skipped(t: Turn, row: Runner, _: str) -> None:
+    t.note("info", "the listener skipped a job that it was offered", runner=row.id)
+
+
+TAKEN_IN: dict[Sign, Callable[[Turn, Runner, str], object]] = {
+    Sign.LISTENING: lambda t, row, _: listens(t, row),
+    Sign.OFFERED: lambda t, row, _: soft(t, row, offered=True),
+    Sign.ACKNOWLEDGED: lambda t, row, _: soft(t, row, offered=True),
+    Sign.ANNOUNCED: lambda t, row, detail: hard(t, row, announced=detail),
+    Sign.WORKER: lambda t, row, _: hard(t, row, worker=True),
+    Sign.ENDED: lambda t, row, _: over(t, row, "log"),
+    Sign.SKIPPED: _skipped,
+}
+"""What takes in each sign; the last argument is its detail."""

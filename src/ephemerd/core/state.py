@@ -41,6 +41,7 @@ class State:
         "runners",
         "scopes",
         "setup",
+        "spared",
     )
 
     def __init__(self) -> None:
@@ -50,6 +51,8 @@ class State:
         self.scopes: dict[str, ScopeRow] = {}
         self.pools: dict[str, PoolRow] = {}
         self.hosts: dict[str, HostRow] = {}
+        self.spared: tuple[str, ...] = ()
+        """The pools that want runners to stand by."""
         self.classes: dict[str, ClassRow] = {}
         self.counters: dict[str, int] = dict.fromkeys(COUNTED_FROM_START, 0)
         self.meta: dict[str, Any] = {}
@@ -72,6 +75,13 @@ class State:
     def booted(self) -> int:
         """When this process life began, ms."""
         return int(self.meta.get("booted", 0))
+
+    def keep_pool(self, row: PoolRow) -> None:
+        """Make this the pool's row."""
+        name, spares = row.pool.name, row.pool.min_idle > 0
+        self.pools[name] = row
+        if spares != (name in self.spared):
+            self.spared = tuple(sorted({*self.spared, name} if spares else {*self.spared} - {name}))
 
     def pool(self, name: str) -> Pool:
         """Return a pool's last known configuration."""
@@ -138,8 +148,8 @@ def load(rows: Rows) -> State:
     state = State()
     for name, scope_row in sorted(rows.get("scope", {}).items()):
         state.scopes[name] = scope_row
-    for name, pool_row in sorted(rows.get("pool", {}).items()):
-        state.pools[name] = pool_row
+    for _, pool_row in sorted(rows.get("pool", {}).items()):
+        state.keep_pool(pool_row)
     for name, host_row in sorted(rows.get("host", {}).items()):
         state.hosts[name] = host_row
     for name, class_row in sorted(rows.get("class", {}).items()):

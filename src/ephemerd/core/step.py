@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from ephemerd.core.commands import Command
 from ephemerd.domain.runner import Decision
@@ -17,7 +17,7 @@ class Note(Value, frozen=True):
     fields: tuple[tuple[str, str], ...] = ()
 
 
-class Step(NamedTuple):
+class Step(Value, frozen=True):
     """The whole effect of one event.
 
     changed     (kind, id, row or None for a deletion); kinds are `job`, `runner`, `scope`, `pool`,

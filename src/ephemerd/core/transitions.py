@@ -10,11 +10,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ephemerd.domain.job import Job, JobStatus
-from ephemerd.domain.runner import Runner, RunnerState
-
-S = RunnerState
-J = JobStatus
+from ephemerd.domain.job import J, Job, JobStatus
+from ephemerd.domain.runner import Runner, RunnerState, S
 
 RUNNER_EDGES: dict[RunnerState, frozenset[RunnerState]] = {
     S.PLANNED: frozenset({S.REGISTERING, S.GONE}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from ephemerd.core.step import Note, Step
 from ephemerd.domain.access import Access
 from ephemerd.domain.ids import JobKey, RunnerId
 from ephemerd.domain.job import Job
-from ephemerd.domain.pool import Policy
+from ephemerd.domain.pool import Policy, Setup
 from ephemerd.domain.runner import Decision, Runner
 
 
@@ -23,24 +24,27 @@ class Turn:
 
     __slots__ = (
         *("_changed", "_commands", "_decisions", "_notes", "_subjects"),
-        *("now", "state", "stirred", "touched"),
+        *("now", "policy", "state", "stirred", "touched"),
     )
 
     def __init__(self, state: State, now: int) -> None:
         self.state = state
         self.now = now
+        self.policy = state.setup.policy
         self.touched: dict[RunnerId, None] = {}
         self.stirred = 0
         """How often anything was changed that planning could rest on."""
         self._commands: list[Command] = []
-        self._changed: dict[tuple[str, str], Any] = {}
+        self._changed: dict[tuple[str, str], tuple[str, str, Any]] = {}
         self._decisions: list[Decision] = []
         self._notes: list[Note] = []
         self._subjects: dict[str, None] = {}
 
-    @property
-    def policy(self) -> Policy:
-        return self.state.setup.policy
+    def configure(self, setup: Setup) -> None:
+        """Go on with another configuration; its policy is kept, so that the rows alone give an equal core."""
+        self.state.setup = setup
+        self.policy = setup.policy
+        self._changed["policy", "policy"] = ("policy", "policy", setup.policy)
 
     def runner(self, name: RunnerId) -> Runner | None:
         return self.state.runners.get(name)
@@ -69,7 +73,7 @@ class Turn:
         self.stirred += 1
         self.state.runners[name] = row
         self.state.index.runner_changed(old, row)
-        self._changed["runner", name] = row
+        self._changed["runner", name] = ("runner", name, row)
         self.touched[name] = None
         self._subjects[name] = None
         if row.job is not None:
@@ -81,7 +85,7 @@ class Turn:
         self.stirred += 1
         self.state.index.runner_changed(row, None)
         del self.state.runners[row.id]
-        self._changed["runner", row.id] = None
+        self._changed["runner", row.id] = ("runner", row.id, None)
         self.state.agenda.set("runner", row.id, None)
         self.touched.pop(row.id, None)
 
@@ -99,7 +103,7 @@ class Turn:
         name = str(row.key)
         self.state.jobs[row.key] = row
         self.state.index.job_changed(old, row, self.state.host_of)
-        self._changed["job", name] = row
+        self._changed["job", name] = ("job", name, row)
         self._subjects[name] = None
         self.state.agenda.set("job", name, job_moment(row, self.policy, self.now))
         return row
@@ -120,27 +124,27 @@ class Turn:
         self.stirred += 1
         old = self.state.jobs.pop(key)
         self.state.index.job_changed(old, None, self.state.host_of)
-        self._changed["job", str(key)] = None
+        self._changed["job", str(key)] = ("job", str(key), None)
         self.state.agenda.set("job", str(key), None)
 
     def put_scope(self, row: ScopeRow) -> ScopeRow:
         self.stirred += 1
         name = str(row.scope)
         self.state.scopes[name] = row
-        self._changed["scope", name] = row
+        self._changed["scope", name] = ("scope", name, row)
         return row
 
     def put_pool(self, row: PoolRow) -> PoolRow:
         self.stirred += 1
-        self.state.pools[row.pool.name] = row
-        self._changed["pool", row.pool.name] = row
+        self.state.keep_pool(row)
+        self._changed["pool", row.pool.name] = ("pool", row.pool.name, row)
         self.state.agenda.set("pool", row.pool.name, row.not_before if row.not_before > self.now else None)
         return row
 
     def put_host(self, row: HostRow) -> HostRow:
         self.stirred += 1
         self.state.hosts[row.name] = row
-        self._changed["host", row.name] = row
+        self._changed["host", row.name] = ("host", row.name, row)
         return row
 
     def put_class(self, name: str, row: ClassRow | None) -> None:
@@ -152,23 +156,19 @@ class Turn:
             self.state.index.held_back.pop(name, None)
         if row is None:
             del self.state.classes[name]
-            self._changed["class", name] = None
+            self._changed["class", name] = ("class", name, None)
             return
         self.state.classes[name] = row
-        self._changed["class", name] = row
-
-    def put_policy(self, row: Policy) -> None:
-        """Keep the policy, so that the rows alone give an equal core."""
-        self._changed["policy", "policy"] = row
+        self._changed["class", name] = ("class", name, row)
 
     def put_access(self, forge: str, row: Access | None) -> None:
         """Keep, or forget (None), who may use the runners of a forge."""
-        self._changed["access", forge] = row
+        self._changed["access", forge] = ("access", forge, row)
 
     def set_meta(self, name: str, value: Any) -> None:
         self.stirred += 1
         self.state.meta[name] = value
-        self._changed["meta", name] = value
+        self._changed["meta", name] = ("meta", name, value)
 
     def draw(self, name: str) -> int:
         """Return the next number of a persisted sequence (1, 2, …)."""
@@ -178,10 +178,10 @@ class Turn:
 
     def count(self, name: str, by: int = 1, **labels: str) -> None:
         """Add to a counter that is part of the state."""
-        key = "|".join([name, *(f"{label}={value}" for label, value in sorted(labels.items()))])
+        key = _counter(name, *labels.items())
         value = self.state.counters.get(key, 0) + by
         self.state.counters[key] = value
-        self._changed["counter", key] = value
+        self._changed["counter", key] = ("counter", key, value)
 
     def send(self, command: Command) -> None:
         self._commands.append(command)
@@ -201,14 +201,20 @@ class Turn:
 
     def step(self) -> Step:
         """Return the turn's whole effect."""
-        changed, subjects = self._changed, self._subjects
+        subjects = self._subjects
         return Step(
             tuple(self._commands),
-            tuple([(kind, name, changed[kind, name]) for kind, name in sorted(changed)]),
+            tuple(self._changed.values()),
             tuple(self._decisions),
             tuple(self._notes),
             tuple(sorted(subjects)) if len(subjects) > 1 else tuple(subjects),
         )
+
+
+@lru_cache(maxsize=1_024)
+def _counter(name: str, *labels: tuple[str, str]) -> str:
+    """Return the key of a counter with its labels."""
+    return "|".join([name, *(f"{label}={value}" for label, value in sorted(labels))])
 
 
 def job_moment(row: Job, policy: Policy, now: int) -> int | None:

@@ -9,7 +9,7 @@ from ephemerd.core.events import FenceAnswered, RunnerLookedUp
 from ephemerd.core.scopes import answered_lately
 from ephemerd.core.turn import Turn
 from ephemerd.domain.permit import Warrant
-from ephemerd.domain.runner import Decision, FenceAnswer, GateRun, Runner, RunnerState
+from ephemerd.domain.runner import Decision, FenceAnswer, GateRun, Runner, S
 from ephemerd.domain.verdict import Evidence, ProbeReport, Verdict, Via
 
 RETRY = (30_000, 60_000, 120_000, 300_000, 600_000, 3_600_000)
@@ -95,11 +95,7 @@ def doubt_flag(t: Turn, row: Runner) -> None:
     """The forge shows a runner as not busy. Where its worker was seen a minute ago or longer and nothing says
     that its job is over, the flag is wrong: it is counted, and changes nothing."""
     began = row.hard if row.hard is not None else t.now
-    if (
-        row.state is RunnerState.RUNNING
-        and row.worker is not None
-        and t.now - began >= t.policy.confirm_after
-    ):
+    if row.state is S.RUNNING and row.worker is not None and t.now - began >= t.policy.confirm_after:
         t.count("flag_contradictions_total", pool=row.pool)
 
 

@@ -7,7 +7,7 @@ from ephemerd.core.index import Group, group_name
 from ephemerd.core.state import State
 from ephemerd.core.turn import Turn
 from ephemerd.domain.ids import JobKey
-from ephemerd.domain.job import Job, JobStatus
+from ephemerd.domain.job import J, Job
 from ephemerd.domain.pool import Pool
 
 
@@ -16,9 +16,9 @@ def why_waiting(state: State, key: JobKey, now: int) -> str:
     job = state.jobs.get(key)
     if job is None:
         return ""
-    if job.status is JobStatus.WAITING:
+    if job.status is J.WAITING:
         return "the forge holds it for an approval or a wait timer"
-    if job.status is not JobStatus.QUEUED:
+    if job.status is not J.QUEUED:
         return ""
     if job.refused:
         return access.why(state, job)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from enum import Enum
-
 from ephemerd.domain.job import Job
-from ephemerd.domain.value import Value
+from ephemerd.domain.value import Value, Word
 
 
-class Refusal(Enum):
+class Refusal(Word):
     """Why no runner is made for a job, by the policy of its forge. UNKNOWN: what decides is not known yet."""
 
     REPOSITORY = "repository"

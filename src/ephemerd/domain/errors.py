@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from enum import Enum
-
-from ephemerd.domain.value import Value
+from ephemerd.domain.value import Value, Word
 
 
-class Remedy(Enum):
+class Remedy(Word):
     """What to do about a failed call.
 
     RETRY   no answer or a passing failure (timeout, 5xx, connection): the call may have happened

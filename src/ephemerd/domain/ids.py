@@ -56,12 +56,12 @@ class Scope(Value, frozen=True, order=True, cache_hash=True):
         """Say whether a runner of this scope can be given that job (names compare without case)."""
         if job.forge != self.forge:
             return False
-        target, repository = self.target.lower(), job.repository.lower()
-        if self.kind == "repo":
-            return repository == target
-        if self.kind == "org":
-            return repository.partition("/")[0] == target
-        return self.kind == "enterprise"
+        kind, _, target = self.path.partition(":")
+        if kind == "repo":
+            return job.repository.lower() == target.lower()
+        if kind == "org":
+            return job.repository.partition("/")[0].lower() == target.lower()
+        return kind == "enterprise"
 
 
 LONGEST_NAME = 63

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from typing import Final
 
 from ephemerd.domain.ids import JobKey, RunnerId
-from ephemerd.domain.value import Value
+from ephemerd.domain.value import Value, Word
 
 
-class ForgeStatus(Enum):
+class ForgeStatus(Word):
     """The `status` field of a job as the forge writes it; anything unknown is OTHER."""
 
     QUEUED = "queued"
@@ -18,7 +18,17 @@ class ForgeStatus(Enum):
     OTHER = "other"
 
 
-class Told(Enum):
+class F:
+    """The members of `ForgeStatus` as plain attributes, as `runner.S`."""
+
+    QUEUED: Final = ForgeStatus.QUEUED
+    WAITING: Final = ForgeStatus.WAITING
+    IN_PROGRESS: Final = ForgeStatus.IN_PROGRESS
+    COMPLETED: Final = ForgeStatus.COMPLETED
+    OTHER: Final = ForgeStatus.OTHER
+
+
+class Told(Word):
     """By what a report of a job came."""
 
     WEBHOOK = "webhook"
@@ -51,12 +61,22 @@ class JobReport(Value, frozen=True):
     origin: Origin = Origin()
 
 
-class JobStatus(Enum):
+class JobStatus(Word):
     QUEUED = "queued"
     WAITING = "waiting"
     RUNNING = "running"
     DONE = "done"
     GONE = "gone"
+
+
+class J:
+    """The members of `JobStatus` as plain attributes, as `runner.S`."""
+
+    QUEUED: Final = JobStatus.QUEUED
+    WAITING: Final = JobStatus.WAITING
+    RUNNING: Final = JobStatus.RUNNING
+    DONE: Final = JobStatus.DONE
+    GONE: Final = JobStatus.GONE
 
 
 ENDED_STATUSES = frozenset({JobStatus.DONE, JobStatus.GONE})

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from enum import Enum
-
 from ephemerd.domain.ids import RunnerId, Scope
-from ephemerd.domain.value import Value
+from ephemerd.domain.value import Value, Word
 from ephemerd.domain.verdict import Evidence, Verdict
 
 
-class Warrant(Enum):
+class Warrant(Word):
     """On what ground a permit or a fence stands.
 
     IDLE     proven idle before and after an accepted fence

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from enum import Enum
-
 from ephemerd.domain.access import Access
 from ephemerd.domain.ids import Scope
-from ephemerd.domain.value import Value
+from ephemerd.domain.value import Value, Word
 
 SECOND = 1_000
 MINUTE = 60 * SECOND
@@ -14,7 +12,7 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
 
-class FenceKind(Enum):
+class FenceKind(Word):
     """How a forge can be made unable to give a runner a job.
 
     REFUSES  deregistering, which the forge refuses while a job is held (GitHub)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from enum import Enum
-
-from ephemerd.domain.value import Value
+from ephemerd.domain.value import Value, Word
 
 
-class Verdict(Enum):
+class Verdict(Word):
     """Whether a runner executes a job. UNKNOWN is the zero value and is never idle."""
 
     UNKNOWN = "unknown"
@@ -25,7 +23,7 @@ def worse(first: Verdict, second: Verdict) -> Verdict:
     return first if first.severity >= second.severity else second
 
 
-class Via(Enum):
+class Via(Word):
     """Which means gave a verdict."""
 
     NONE = "none"
@@ -46,7 +44,7 @@ class Evidence(Value, frozen=True):
     detail: str
 
 
-class Listing(Enum):
+class Listing(Word):
     """How much of an environment's process list could be read."""
 
     FAILED = "failed"
@@ -55,7 +53,7 @@ class Listing(Enum):
     COMPLETE = "complete"
 
 
-class Files(Enum):
+class Files(Word):
     """Whether the listener's log and performance file could be read and look whole."""
 
     UNREADABLE = "unreadable"
@@ -84,7 +82,7 @@ class ProbeReport(Value, frozen=True):
     detail: str
 
 
-class Sign(Enum):
+class Sign(Word):
     """What a followed log, performance file or process table told without being asked.
 
     OFFERED and ACKNOWLEDGED are soft signs, ANNOUNCED ("Running job") and WORKER hard ones

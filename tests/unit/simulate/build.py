@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.core.machine import Core
@@ -37,7 +39,7 @@ class Around:
 
     def handle(self, event: ev.Event, now: int) -> Step:
         step = self.core.handle(event, now)
-        return step._replace(commands=tuple(self.orders(step, event, now)))
+        return msgspec.structs.replace(step, commands=tuple(self.orders(step, event, now)))
 
     def orders(self, step: Step, event: ev.Event, now: int) -> list[cm.Command]:
         """Return what is ordered instead of the step's commands."""

@@ -122,8 +122,7 @@ class Earlier(Lives):
         t.set_meta("store", event.store)
         t.set_meta("epoch", event.epoch)
         t.set_meta("booted", t.now)
-        t.state.setup = setup
-        t.put_policy(setup.policy)
+        t.configure(setup)
         for pool in setup.pools:
             t.put_pool(PoolRow(pool))
         for host in setup.hosts:
