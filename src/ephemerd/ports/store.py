@@ -13,14 +13,12 @@ Body = Plain | Value
 """Plain data, or a value of the domain, which msgspec writes as JSON by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryId:
+class DeliveryId(Value, frozen=True, cache_hash=True):
     forge: str
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class StepRecord:
+class StepRecord(Value, frozen=True):
     """One handled event as the store is given it. The store turns it into JSON, once for what it keeps: of a row that
     changed several times in a batch that is the last state.
 
@@ -39,8 +37,7 @@ class StepRecord:
     subjects: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Value, frozen=True):
     """What one transaction holds: delivery ids and the steps in their order."""
 
     deliveries: tuple[DeliveryId, ...]

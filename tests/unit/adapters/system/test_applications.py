@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import platform
@@ -25,7 +26,11 @@ FILES = {"bin/Runner.Listener": 0o755, "bin/Runner.Worker": 0o755, "externals/no
 
 def archive(files: dict[str, int] = FILES) -> bytes:
     made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w:gz") as tar:
+    # The time is in a compressed file: two of the same content, made in two seconds, would differ.
+    with (
+        gzip.GzipFile(fileobj=made, mode="wb", mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as tar,
+    ):
         for name, mode in files.items():
             info = tarfile.TarInfo(name)
             info.mode, info.size = mode, len(name)
