@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, get_args
+
+import msgspec
 
 from ephemerd.app.daemon import Daemon
 from ephemerd.app.writer import Handled
@@ -20,6 +22,7 @@ from ephemerd.core import codec
 from ephemerd.core.events import Event
 from ephemerd.domain.job import Job, JobReport
 from ephemerd.domain.runner import Runner
+from ephemerd.domain.value import Value
 from ephemerd.ports.errors import PortError
 from ephemerd.ports.store import JournalEntry
 
@@ -49,8 +52,7 @@ class TooMany(Exception):
     """There are as many subscribers as there may be."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FeedEvent:
+class FeedEvent(Value, frozen=True, eq=False):
     """One thing that changed.
 
     id        number of the journal entry, of several in one the last; that of the newest one in a `reset` or
@@ -67,7 +69,7 @@ class FeedEvent:
     kind: str
     at: int
     subjects: tuple[str, ...] = ()
-    data: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,36 +280,36 @@ def merge(events: list[FeedEvent]) -> FeedEvent:
 
 
 def _from_step(handled: Handled) -> FeedEvent:
-    subjects = set(handled.step.subjects)
-    runners: dict[str, str] = {}
-    jobs: dict[str, str] = {}
+    places: list[str] = []
+    data: dict[str, Any] = {}
     for kind, key, row in handled.step.changed:
         if kind == "runner":
-            runners[key] = row.state.value if isinstance(row, Runner) else ""
+            data.setdefault("runners", {})[key] = row.state.value if isinstance(row, Runner) else ""
             if isinstance(row, Runner):
-                subjects.update((row.pool, row.host))
+                places += (row.pool, row.host)
         elif kind == "job":
-            jobs[key] = row.status.value if isinstance(row, Job) else ""
+            data.setdefault("jobs", {})[key] = row.status.value if isinstance(row, Job) else ""
         elif kind in ("pool", "host"):
-            subjects.add(key)
-    decisions = [
-        {
-            "id": made.id,
-            "runner": made.runner,
-            "rule": made.rule,
-            "outcome": made.outcome,
-            "verdict": made.verdict,
-            "via": made.via,
-        }
-        for made in handled.step.decisions
-    ]
-    given = {"runners": runners, "jobs": jobs, "decisions": decisions}
+            places.append(key)
+    if handled.step.decisions:
+        data["decisions"] = [
+            {
+                "id": made.id,
+                "runner": made.runner,
+                "rule": made.rule,
+                "outcome": made.outcome,
+                "verdict": made.verdict,
+                "via": made.via,
+            }
+            for made in handled.step.decisions
+        ]
+    subjects = handled.step.subjects  # sorted already
     return FeedEvent(
         handled.seq,
         type(handled.item.event).__name__,
         handled.now,
-        tuple(sorted(subjects)),
-        {name: found for name, found in given.items() if found},
+        tuple(sorted({*subjects, *places})) if places else subjects,
+        data,
     )
 
 

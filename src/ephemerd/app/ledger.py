@@ -45,8 +45,12 @@ class Ledger:
         if not job.run_id:
             return
         repository = job.key.repository.lower()
-        run = self._runs.setdefault((repository, job.run_id), _Run(job.first_seen))
-        self._runs.move_to_end((repository, job.run_id))
+        name = (repository, job.run_id)
+        run = self._runs.get(name)
+        if run is None:
+            run = self._runs[name] = _Run(job.first_seen)
+        else:
+            self._runs.move_to_end(name)
         run.told = max(run.told, job.since, job.confirmed)
         if job.status in ENDED_STATUSES:
             run.open.discard(job.key.id)
@@ -54,8 +58,8 @@ class Ledger:
             run.open.add(job.key.id)
         self._index(repository, job.run_id, run.first if run.open else None)
         while len(self._runs) > self._most:
-            (name, number), _ = self._runs.popitem(last=False)
-            self._index(name, number, None)
+            (oldest, number), _ = self._runs.popitem(last=False)
+            self._index(oldest, number, None)
 
     def explains(self, repository: str, run: RunSeen, now: int) -> bool:
         """Say whether the jobs of a run that is shown at `now` (ms) need not be read: what is known of them is no older

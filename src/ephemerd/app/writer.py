@@ -179,10 +179,12 @@ class Writer:
     async def _handle(self, items: list[Item], group: Group) -> list[Item]:
         """Handle up to the first event that the core cannot handle, set that aside once what was before it is
         committed, and return the rest; takes out of `items` what was handled."""
+        now = self._clock.now()
         while items:
             if len(self._next.handled) >= MOST_UNCOMMITTED:
                 await self._next_commit()
-            item, now = items[0], self._clock.now()
+                now = self._clock.now()
+            item = items[0]
             try:
                 step = self.core.handle(item.event, now)
                 record = _record(item, step, now)
@@ -324,7 +326,6 @@ class Writer:
     def _remember(self, deliveries: Iterable[DeliveryId]) -> None:
         for delivery in deliveries:
             self._recent[delivery] = None
-            self._recent.move_to_end(delivery)
         while len(self._recent) > REMEMBERED:
             self._recent.popitem(last=False)
 

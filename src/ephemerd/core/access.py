@@ -21,7 +21,7 @@ from ephemerd.core.turn import Turn
 from ephemerd.domain.access import Access, Refusal
 from ephemerd.domain.ids import JobKey
 from ephemerd.domain.job import J, Job, Origin
-from ephemerd.domain.labels import satisfies
+from ephemerd.domain.labels import covers
 from ephemerd.domain.pool import Setup
 
 LOOK_BACK = 256
@@ -184,12 +184,7 @@ def _asked(state: State, job: Job) -> str:
 def _servable(state: State, job: Job) -> bool:
     for row in state.pools.values():
         fits = bool(job.labels) or row.pool.unlabelled
-        if (
-            row.configured
-            and fits
-            and row.pool.scope.serves(job.key)
-            and satisfies(row.pool.labels, job.labels)
-        ):
+        if row.configured and fits and row.pool.scope.serves(job.key) and covers(row.pool.labels, job.labels):
             return True
     return False
 

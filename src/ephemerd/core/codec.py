@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, get_args
 
 import msgspec
@@ -56,6 +56,7 @@ class _Carried(msgspec.Struct):
 _json = msgspec.json.Encoder().encode
 _read_event = msgspec.json.Decoder(Event).decode
 _sorted = msgspec.json.Encoder(order="sorted").encode
+_OF_NONE = hashlib.blake2s(digest_size=16).hexdigest()
 _escaped = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 
@@ -105,8 +106,10 @@ def encode_command(command: Command) -> Plain:
     return encode(command)
 
 
-def command_hash(commands: Iterable[Command]) -> str:
+def command_hash(commands: Sequence[Command]) -> str:
     """Return 32 hex digits over the commands in their order, the same in every process."""
+    if not commands:
+        return _OF_NONE
     digest = hashlib.blake2s(digest_size=16)
     for command in commands:
         digest.update(_canonical(command) + b"\n")

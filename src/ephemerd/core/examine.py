@@ -28,25 +28,25 @@ STUCK_WORKER = "its job is over at the forge, and its worker lives on"
 
 def examine(t: Turn, name: RunnerId) -> None:
     """Do whatever is due for a runner now."""
-    row = t.runner(name)
+    runners = t.state.runners
+    row = runners.get(name)
     if row is None:
         return
     if row.asked is not None and t.now - row.asked >= gate.QUESTION_LIMIT:
         row = t.change_runner(row, asked=None)
     if row.consumes:
         _consumption(t, row)
-        row = t.state.runners[name]
+        row = runners[name]
     if row.state in FINAL:
         _tidy(t, row)
         return
     if row.gate is not None:
         gate.on_deadline(t, row)
-        row = t.state.runners[name]
+        row = runners[name]
     if not _by_state(t, row):
         return
-    row = t.state.runners[name]
-    _ask_what_is_open(t, row)
-    row = t.state.runners[name]
+    _ask_what_is_open(t, runners[name])
+    row = runners[name]
     looking = row.asked is not None and not row.seen_after_start  # one probe at a time
     if row.gate is None and row.state in nominate.ENDABLE and t.now >= row.vetoed_until and not looking:
         found = nominate.nominee(t, row)

@@ -18,6 +18,8 @@ MOST = 1_024
 
 def taken(t: Turn, row: Runner) -> None:
     """A runner was given a job: its classes may have more, or are held no longer."""
+    if not t.state.index.held_back:
+        return
     variety = variety_of(row)
     for name in sorted(t.state.index.held_back):
         group, kept = t.state.index.groups.get(name), t.state.classes[name]

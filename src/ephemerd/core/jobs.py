@@ -22,6 +22,9 @@ from ephemerd.domain.runner import Runner
 ASK_AT_ONCE = 50
 """How many jobs that a listing did not show are asked about after it."""
 
+BINDING = frozenset({F.IN_PROGRESS, F.COMPLETED})
+"""What a report must say of a job to bind it to a runner."""
+
 FIRST = {
     F.QUEUED: J.QUEUED,
     F.WAITING: J.WAITING,
@@ -149,7 +152,7 @@ def find_runner(t: Turn, report: JobReport) -> Runner | None:
 
 def _bind(t: Turn, job: Job, report: JobReport, told: Told) -> None:
     """Only "in progress" and "completed" bind, and only to a runner that we know."""
-    if report.status not in (F.IN_PROGRESS, F.COMPLETED):
+    if report.status not in BINDING:
         return
     job = t.state.jobs[job.key]
     found = find_runner(t, report) or _known_to_have(t, job, report)

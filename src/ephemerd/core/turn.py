@@ -99,6 +99,9 @@ class Turn:
         old = self.state.jobs.get(row.key)
         if old is row or (old is not None and old == row):
             return row
+        return self._keep_job(old, row)
+
+    def _keep_job(self, old: Job | None, row: Job) -> Job:
         self.stirred += 1
         name = str(row.key)
         self.state.jobs[row.key] = row
@@ -116,8 +119,13 @@ class Turn:
         """Put the row with some fields changed."""
         for name, value in changes.items():
             if getattr(row, name) != value:
-                return self.put_job(replace(row, **changes))
-        return self.put_job(row)
+                break
+        else:
+            return self.put_job(row)
+        changed = replace(row, **changes)
+        if self.state.jobs.get(row.key) is not row:
+            return self.put_job(changed)
+        return self._keep_job(row, changed)
 
     def drop_job(self, key: JobKey) -> None:
         """Forget a finished job."""

@@ -12,14 +12,19 @@ from ephemerd.adapters.kit.boot import boot_id
 STEP = 2_000  # ms; below it a wall clock merely drifts or is slewed
 
 
+_MONOTONIC: int = getattr(
+    time, "CLOCK_MONOTONIC_RAW" if sys.platform == "darwin" else "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC
+)
+_AWAKE: int = getattr(time, "CLOCK_UPTIME_RAW", time.CLOCK_MONOTONIC)
+
+
 def monotonic_ms() -> int:
     """Return ms of a clock that nobody can set and that counts sleep too.
 
     Linux: CLOCK_BOOTTIME (CLOCK_MONOTONIC stops in suspend). macOS: CLOCK_MONOTONIC_RAW, which goes on in
     sleep there (clock_gettime(3)).
     """
-    name = "CLOCK_MONOTONIC_RAW" if sys.platform == "darwin" else "CLOCK_BOOTTIME"
-    return time.clock_gettime_ns(getattr(time, name, time.CLOCK_MONOTONIC)) // 1_000_000
+    return time.clock_gettime_ns(_MONOTONIC) // 1_000_000
 
 
 def awake_ms() -> int:
@@ -27,8 +32,7 @@ def awake_ms() -> int:
 
     Linux: CLOCK_MONOTONIC. macOS: CLOCK_UPTIME_RAW (clock_gettime(3)).
     """
-    name = "CLOCK_UPTIME_RAW" if sys.platform == "darwin" else "CLOCK_MONOTONIC"
-    return time.clock_gettime_ns(getattr(time, name, time.CLOCK_MONOTONIC)) // 1_000_000
+    return time.clock_gettime_ns(_AWAKE) // 1_000_000
 
 
 def wall_ms() -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -61,12 +62,17 @@ class PrometheusMeter:
                 ("job_duration_seconds", "From started to done.", (), DURATION),
             )
         }
+        self._found: dict[tuple[Any, ...], Counter] = {}
+        """Each counter with its labels, as it was asked for: to find it takes longer than to add to it."""
         self._start_at_zero(known)
 
     def count(self, name: str, amount: float = 1.0, **labels: str) -> None:
         """Add to a declared counter."""
-        counter = self._counters[name]
-        (counter.labels(**labels) if labels else counter).inc(amount)
+        found = self._found.get((name, *labels.items()))
+        if found is None:
+            counter = self._counters[name]
+            found = self._found[name, *labels.items()] = counter.labels(**labels) if labels else counter
+        found.inc(amount)
 
     def observe(self, name: str, seconds: float, **labels: str) -> None:
         """Add to a declared histogram; what a clock made negative counts as 0."""

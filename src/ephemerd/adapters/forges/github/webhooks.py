@@ -73,7 +73,7 @@ class GitHubWebhooks:
     def _verify(self, given: str | None, body: bytes) -> None:
         if not given:
             raise BadSignature("the delivery is not signed; the hook at GitHub has no secret")
-        right = "sha256=" + hmac.new(self._secret, body, hashlib.sha256).hexdigest()
+        right = "sha256=" + hmac.digest(self._secret, body, "sha256").hex()
         if not hmac.compare_digest(given.encode("utf-8", "replace"), right.encode("ascii")):
             raise BadSignature("the signature does not fit; the hook's secret is not the configured one")
 

@@ -53,6 +53,12 @@ def seen(connection: sqlite3.Connection, deliveries: Iterable[DeliveryId]) -> se
     }
 
 
+def deliveries(connection: sqlite3.Connection, after: DeliveryId, most: int) -> list[DeliveryId]:
+    """Return the delivery ids that follow one, in their order."""
+    ask = "SELECT forge, id FROM delivery WHERE (forge, id) > (?, ?) ORDER BY forge, id LIMIT ?"
+    return [DeliveryId(*row) for row in connection.execute(ask, (after.forge, after.id, most))]
+
+
 def quarantined(connection: sqlite3.Connection) -> int:
     """Count what is in quarantine."""
     count: int = connection.execute("SELECT count(*) FROM quarantine").fetchone()[0]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from ephemerd.adapters.stores.sqlite import pruning, reading, words, writing
 from ephemerd.adapters.stores.sqlite.database import Database, connect, explained, transaction
+from ephemerd.adapters.stores.sqlite.known import MOST, Known
 from ephemerd.adapters.stores.sqlite.lane import Lane, Late, Overloaded
 from ephemerd.adapters.stores.sqlite.wire import to_text
 from ephemerd.ports.errors import Broken, NotStored
@@ -31,6 +34,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 OPEN_DEADLINE = 120.0  # checking and migrating a large file takes its time
 DEADLINE = 30.0
+LEARNT_AT_ONCE = 1000
+"""Ids of deliveries that are read at once: adding so many holds the loop up for a millisecond or two."""
 
 
 class _Reader:
@@ -69,6 +74,9 @@ class SqliteStore:
         self._reading = _Reader()
         self._writer: Lane | None = None
         self._reader: Lane | None = None
+        self._known = Known()
+        self._learnt: Known | None = None
+        self._learning: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Open or create the file; raises `StoreHeld`, `NewerStore`, or `Broken` with what to do."""
@@ -85,6 +93,8 @@ class SqliteStore:
             self._stop_reader()
             self._stop_writer()
             raise
+        self._known = Known()
+        self._begin_to_learn()
 
     async def load(self) -> Loaded:
         """Read all rows, after every write that was asked for before."""
@@ -102,6 +112,10 @@ class SqliteStore:
 
     async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
         """Write the batch in one durable transaction, or raise `NotStored`; return the newest entry's number."""
+        for delivery in batch.deliveries:
+            self._known.add(delivery)
+            if self._learnt is not None:
+                self._learnt.add(delivery)
         return await self._write(
             lambda: writing.prepare(batch, clock[0]),
             lambda connection, ready: writing.write(connection, ready, clock),
@@ -109,7 +123,11 @@ class SqliteStore:
 
     async def seen(self, deliveries: Iterable[DeliveryId]) -> set[DeliveryId]:
         """Return those delivery ids that were committed before (in the last 8 days)."""
-        asked = tuple(deliveries)
+        asked = tuple([delivery for delivery in deliveries if delivery in self._known])
+        if self._known.added > MOST and self._learnt is None:
+            self._begin_to_learn()
+        if not asked and self._reader is not None:
+            return set()
         return await self._read(lambda connection: reading.seen(connection, asked))
 
     async def quarantine(self, now: int, forge: str, delivery: str, body: bytes, error: str) -> None:
@@ -170,12 +188,36 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Finish what was begun, close the file and release the lock; nothing where it is not open."""
+        if self._learning is not None:
+            self._learning.cancel()
+            await asyncio.wait({self._learning}, timeout=self._deadline)
         try:  # the reader first: the last one to close tidies up, and only the writer may
             reader_ended = await self._end(self._stop_reader())
         finally:
             writer = self._stop_writer()
         if not (await self._end(writer) and reader_ended):
             raise Broken(f"{self.path}: not closed within {self._deadline:g} s; the disk gives no answer")
+
+    def _begin_to_learn(self) -> None:
+        """Learn anew which deliveries the store may have, beside everything else."""
+        self._learnt = Known()
+        self._learning = asyncio.create_task(self._learn(self._learnt), name="learn deliveries")
+
+    async def _learn(self, known: Known) -> None:
+        """Read the ids of all deliveries, a few at a time; those of a commit that begins meanwhile are added by it."""
+        try:
+            await self._in(self._writer, lambda: None)  # the commits that began before have ended
+            found = [DeliveryId("", "")]
+            while found:
+                found = await self._read(partial(reading.deliveries, after=found[-1], most=LEARNT_AT_ONCE))
+                for delivery in found:
+                    known.add(delivery)
+        except Broken:  # whoever writes or asks is told; it is tried again with the next delivery
+            self._known.added = MOST + 1
+        else:
+            known.added, known.whole, self._known = 0, True, known
+        finally:
+            self._learnt = None
 
     async def _end(self, lane: Lane | None) -> bool:
         return lane is None or await lane.ended(self._deadline)
