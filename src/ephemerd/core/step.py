@@ -20,8 +20,8 @@ class Note(Value, frozen=True):
 class Step(Value, frozen=True):
     """The whole effect of one event.
 
-    changed     (kind, id, row or None for a deletion); kinds are `job`, `runner`, `scope`, `pool`,
-                `host`, `counter`, `meta`, `class`; rows are domain values or plain ones
+    changed     (kind, id, row or None for a deletion), each row once, as it is at the end, in the order in which they
+                were first touched; kinds are those of `codec.ROW_CLASSES`; rows are domain values or plain ones
     subjects    runner ids and job keys (as text) that the event and its effects concern, sorted
     """
 

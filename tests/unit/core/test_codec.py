@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 import os
@@ -250,6 +251,43 @@ def test_the_hash_is_of_what_the_commands_say_and_of_their_order():
     assert codec.command_hash([StartRunner(RunnerId("a"), "b")]) != codec.command_hash(
         [StartRunner(RunnerId("b"), "a")]
     )
+
+
+def named_badly() -> list[Command]:
+    """Commands that name what no UTF-8 says: a file may bear such a name, and evidence repeats it."""
+    return [Register(RunnerId("r"), SCOPE, ("caf\udce9", "caf\u00e9"))]
+
+
+def test_the_hash_of_what_is_no_ascii_is_of_its_escaped_form():
+    """As older journals have it; a lone surrogate has no other form."""
+    plain = (
+        '{"kind":"Register","labels":["caf\\udce9","caf\\u00e9"],"runner":"r",'
+        '"scope":{"forge":"github","path":"repo:acme/app"}}\n'
+    )
+    assert codec.command_hash(named_badly()) == hashlib.blake2s(plain.encode(), digest_size=16).hexdigest()
+
+
+def test_an_event_may_name_what_no_utf_8_says():
+    event = events.ApplicationTold("small", missing="no file caf\udce9")
+    assert codec.event_body(event) is event
+
+
+@pytest.mark.parametrize(
+    "command",
+    [Destroy("no permit", "linux"), Deregister(some_commands()[1].permit, 3)],  # type: ignore[arg-type, union-attr]
+)
+def test_a_command_without_leave_is_neither_written_nor_hashed(command):
+    for way in (codec.encode_command, lambda one: codec.command_hash([one])):
+        with pytest.raises(
+            ValueError, match=f"^{type(command).__name__}: .* is no leave that the gate makes"
+        ):
+            way(command)
+
+
+def test_a_command_as_it_is_written():
+    register, destroy, _ = some_commands()
+    assert codec.encode_command(register)["kind"] == "Register"
+    assert codec.encode_command(destroy)["permit"]["environment"] == "e"
 
 
 @pytest.mark.parametrize("seed", ["0", "1", "4242"])

@@ -108,9 +108,10 @@ def test_whatever_a_runner_becomes_it_is_counted_as_that_and_as_nothing_else(pla
         index.dirty_varieties.clear()
         index.runner_changed(before, after)
         assert of_runners(index) == now
-        advanced = before is None or after is None or before.state is not after.state
-        ranked = set(now.get("supply", ())) if advanced else set()  # the most advanced are matched first
-        assert set(index.dirty_varieties) == unlike(was, now) | ranked
+        assert set(index.dirty_varieties) == unlike(was, now)
+        moved = before is not None and after is not None and before.state is not after.state
+        stayed = set(now.get("supply", ())) & set(was.get("supply", ()))
+        assert set(index.advanced) == (stayed if moved else set())  # the most advanced are matched first
         if after is not None:
             index.runner_changed(after, None)
         assert of_runners(index) == {}

@@ -213,3 +213,18 @@ def test_a_scope_is_found_by_what_it_is_called() -> None:
     assert load({"scope": {"github/org:x": ScopeRow(Scope("github", "org:x"), quiet=3)}}).scope(
         Scope("github", "org:x")
     ) == ScopeRow(Scope("github", "org:x"), quiet=3)
+
+
+# -- runners that stand by -----------------------------------------------------------------------------
+
+
+def test_the_pools_that_want_runners_to_stand_by_are_known_by_name() -> None:
+    warm = [replace(pool(), name=name, min_idle=1) for name in ("b", "a", "c")]
+    state = of_pools(*map(PoolRow, warm), PoolRow(pool()))
+    assert list(state.spared) == ["a", "b", "c"]
+    state.keep_pool(PoolRow(replace(warm[0], min_idle=0)))
+    assert list(state.spared) == ["a", "c"]
+    state.keep_pool(PoolRow(replace(warm[1], min_idle=3)))
+    assert list(state.spared) == ["a", "c"]
+    state.keep_pool(PoolRow(warm[0]))
+    assert list(state.spared) == ["a", "b", "c"]

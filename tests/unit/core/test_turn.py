@@ -132,7 +132,7 @@ def test_who_may_use_the_runners_of_a_forge_is_kept_by_the_store_and_forgotten()
     t = turn(World())
     t.put_access("github", Access("github"))
     t.put_access("gitea", None)
-    assert t.step().changed == (("access", "gitea", None), ("access", "github", Access("github")))
+    assert t.step().changed == (("access", "github", Access("github")), ("access", "gitea", None))
 
 
 def test_whatever_planning_could_rest_on_is_counted_and_what_it_cannot_is_not() -> None:
