@@ -16,11 +16,9 @@ MAKER = "core/gate.py"
 SPENDERS = ("app/executor*.py", "app/executor/*.py", "testing/*")
 SPENDING = frozenset({"destroy", "deregister"})
 PERMIT_LIKE = re.compile(r"(^|_)(permit|fence_?intent|intent)$", re.IGNORECASE)
-HOLDERS = frozenset({"Command", "Destroy", "Deregister"})
+HOLDERS = frozenset({"Command", "Destroy", "Deregister", "Step"})
 READERS = frozenset({"convert", "Decoder", "decode", "decoder"})
-COPIERS = frozenset(
-    {"dataclasses.replace", "copy.replace", "copy.copy", "copy.deepcopy", "replace", "deepcopy"}
-)
+COPIERS = frozenset({"replace", "copy", "deepcopy", "__replace__", "force_setattr", "setattr", "__setattr__"})
 
 
 def foreign_makers(module: Module) -> list[str]:
@@ -53,8 +51,11 @@ def foreign_makers(module: Module) -> list[str]:
 
 
 def _copies_a_permit(call: ast.Call) -> bool:
-    copied = call.args[:1] if ast.unparse(call.func) in COPIERS else []
-    return any(PERMIT_LIKE.search(_last(node)) for node in copied)
+    """Whatever makes one from another, or another of one, under whatever name its module goes."""
+    if _last(call.func) not in COPIERS:
+        return False
+    own = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+    return any(PERMIT_LIKE.search(_last(node)) for node in [*call.args[:1], *own])
 
 
 def _reads_a_holder(call: ast.Call) -> bool:
@@ -124,6 +125,13 @@ def test_only_the_executor_destroys_and_deregisters():
         "dataclasses.replace(self.permit, made=0)",
         "replace(command.fence_intent, warrant=w)",
         "copy.replace(permit, made=0)",
+        "msgspec.structs.replace(permit, made=0)",
+        "structs.replace(self.permit, expires=9)",
+        "msgspec.structs.force_setattr(permit, 'expires', 9)",
+        "object.__setattr__(command.intent, 'warrant', w)",
+        "permit.__replace__(made=0)",
+        "msgspec.convert(plain, Step)",
+        "msgspec.json.decode(raw, type=Step)",
         "KINDS = {'permit': Permit}",
         "msgspec.convert(plain, Destroy | Woke)",
         "msgspec.json.Decoder(type=commands.Command)",

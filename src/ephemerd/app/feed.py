@@ -52,7 +52,7 @@ class TooMany(Exception):
     """There are as many subscribers as there may be."""
 
 
-class FeedEvent(Value, frozen=True, eq=False):
+class FeedEvent(Value, frozen=True, eq=False, omit_defaults=False):
     """One thing that changed.
 
     id        number of the journal entry, of several in one the last; that of the newest one in a `reset` or

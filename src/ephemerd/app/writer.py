@@ -179,12 +179,10 @@ class Writer:
     async def _handle(self, items: list[Item], group: Group) -> list[Item]:
         """Handle up to the first event that the core cannot handle, set that aside once what was before it is
         committed, and return the rest; takes out of `items` what was handled."""
-        now = self._clock.now()
         while items:
             if len(self._next.handled) >= MOST_UNCOMMITTED:
                 await self._next_commit()
-                now = self._clock.now()
-            item = items[0]
+            item, now = items[0], self._clock.now()
             try:
                 step = self.core.handle(item.event, now)
                 record = _record(item, step, now)

@@ -12,7 +12,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -28,8 +28,8 @@ from ephemerd.domain.value import Value
 
 T = TypeVar("T")
 Plain = dict[str, Any]
-Body = Plain | Value
-"""What the store is given: plain data, or a value of the domain, which it turns into JSON itself."""
+Body = Plain | Value | msgspec.Raw
+"""What the store is given: plain data, a value of the domain, or one that is JSON already."""
 
 # What a row of each kind is: a value, or None where the row is plain data itself, which is then kept as
 # {"value": row}. JSON knows no tuples: in plain rows they come back as lists.
@@ -55,6 +55,7 @@ class _Carried(msgspec.Struct):
 
 _json = msgspec.json.Encoder().encode
 _read_event = msgspec.json.Decoder(Event).decode
+_READ_ROW = {kind: msgspec.json.Decoder(cls).decode for kind, cls in ROW_CLASSES.items() if cls is not None}
 _sorted = msgspec.json.Encoder(order="sorted").encode
 _OF_NONE = hashlib.blake2s(digest_size=16).hexdigest()
 _escaped = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
@@ -78,32 +79,19 @@ def decode(cls: type[T], plain: Any) -> T:
 
 def encode_event(event: Event) -> Plain:
     """Return the event as {"kind": class name, …fields that differ from their default}."""
-    return encode(event_body(event))
+    event_body(event)
+    return encode(event)
 
 
-def event_body(event: Event) -> Value:
-    """Return the event as the store takes it. Raises ValueError where it could not be read again: where it is none,
-    or a field holds what its hint does not allow."""
-    try:
-        try:
-            _read_event(_json(event))
-        except UnicodeEncodeError:  # a lone surrogate, from the name of a file that is no UTF-8
-            decode_event(msgspec.to_builtins(event))
-    except (ValueError, TypeError, OverflowError) as error:
-        raise ValueError(f"{type(event).__name__}: {error}") from None
-    return event
+def event_body(event: Event) -> Body:
+    """Return the event as the store takes it. Raises ValueError where it would not be read again as it is: where it
+    is none, or a field holds what its hint does not allow."""
+    return _written(event, _read_event, decode_event)
 
 
 def decode_event(plain: Plain) -> Event:
     """Return the event that `encode_event` wrote; ValueError where it is none of the known kinds."""
     return msgspec.convert({"event": plain}, _Carried).event
-
-
-def encode_command(command: Command) -> Plain:
-    """Return the command as {"kind": class name, …}. There is no way back: permits are never read in. Raises
-    ValueError where its leave to destroy or deregister is none."""
-    _look_at_leave(command)
-    return encode(command)
 
 
 def command_hash(commands: Sequence[Command]) -> str:
@@ -123,7 +111,8 @@ def _canonical(command: Command) -> bytes:
         text = _sorted(command)
     except UnicodeEncodeError:  # a lone surrogate, from the name of a file that is no UTF-8
         text = b"\xff"
-    return text if text.isascii() else _escaped(encode(command)).encode("ascii")
+    plain = text.isascii() and b"\x7f" not in text
+    return text if plain else _escaped(encode(command)).encode("ascii")
 
 
 def _look_at_leave(command: Command) -> None:
@@ -140,13 +129,7 @@ def _look_at_leave(command: Command) -> None:
 
 
 def encode_row(kind: str, row: Any) -> Plain:
-    """Return a row of that kind as plain data."""
-    body = row_body(kind, row)
-    return encode(body) if isinstance(body, Value) else body
-
-
-def row_body(kind: str, row: Any) -> Body:
-    """Return a row of that kind as the store takes it. Raises ValueError where it is none of that kind."""
+    """Return a row of that kind as plain data. Raises ValueError where it is none of that kind."""
     cls = _row_class(kind)
     if cls is None:
         if isinstance(row, Value):
@@ -156,7 +139,31 @@ def row_body(kind: str, row: Any) -> Body:
         return {"value": row}
     if type(row) is not cls:
         raise ValueError(f"a row of kind {kind!r} is a {cls.__name__}, got {type(row).__name__}")
-    return row
+    return encode(row)
+
+
+def row_body(kind: str, row: Any) -> Body:
+    """Return a row of that kind as the store takes it. Raises ValueError where it would not be read again as it is."""
+    read = _READ_ROW.get(kind)
+    if read is None or type(row) is not ROW_CLASSES[kind]:
+        return encode_row(kind, row)
+    return _written(row, read, row_decoder(kind))
+
+
+def _written(value: Value, read: Callable[[bytes], Any], decode: Callable[[Plain], Any]) -> Body:
+    """Return a value as JSON that was read again: what could not be must never get into the store."""
+    body: Body = value
+    try:
+        try:
+            text = _json(value)
+            again, body = read(text), msgspec.Raw(text)
+        except UnicodeEncodeError:  # a lone surrogate, from the name of a file that is no UTF-8
+            again = decode(encode(value))
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ValueError(f"{type(value).__name__}: {error}") from None
+    if again != value:
+        raise ValueError(f"{type(value).__name__}: it would be read again as another one")
+    return body
 
 
 def decode_row(kind: str, plain: Plain) -> Any:
@@ -197,15 +204,15 @@ def _may_be_read(cls: Any) -> None:
 
 
 def _held(cls: Any) -> list[type[Any]]:
-    """Return a class and those of all values that it can hold."""
+    """Return a class and those of all that its values can hold, by their hints, whatever kind of class they are."""
     found: list[type[Any]] = []
     line: list[Any] = [cls]
     while line:
         hint = line.pop()
         line += get_args(hint)
-        if isinstance(hint, type) and issubclass(hint, Value) and hint not in found:
+        if isinstance(hint, type) and hint not in found:
             found.append(hint)
-            line += [field.type for field in msgspec.structs.fields(hint)]
+            line += get_type_hints(hint).values()
     return found
 
 

@@ -1,7 +1,7 @@
 """A runner is looked at: whatever is due for it by its state, its age and its surroundings happens.
 
 Idempotent: a second look at the same moment changes nothing. A runner is looked at when its row or its
-matching changed and at each moment of `moments`, so that no deadline needs a timer of its own and a
+matching changed and at each moment that `next_look` gives, so that no deadline needs a timer of its own and a
 stale one does not exist.
 """
 

@@ -98,5 +98,4 @@ class Sign(Word):
     SKIPPED = "skipped"
 
 
-SOFT_SIGNS = frozenset({Sign.OFFERED, Sign.ACKNOWLEDGED})
 HARD_SIGNS = frozenset({Sign.ANNOUNCED, Sign.WORKER})

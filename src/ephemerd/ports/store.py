@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ephemerd.core.codec import Body
 from ephemerd.domain.value import Value
 
 Plain = dict[str, Any]
-Body = Plain | Value
-"""Plain data, or a value of the domain, which msgspec writes as JSON by itself."""
 
 
 class DeliveryId(Value, frozen=True, cache_hash=True):
@@ -19,8 +18,8 @@ class DeliveryId(Value, frozen=True, cache_hash=True):
 
 
 class StepRecord(Value, frozen=True):
-    """One handled event as the store is given it. The store turns it into JSON, once for what it keeps: of a row that
-    changed several times in a batch that is the last state.
+    """One handled event as the store is given it. What is no JSON yet the store turns into it; of a row that changed
+    several times in a batch it keeps the last state.
 
     event       as JSON {"kind": class name, …fields}
     commands    hash (hex) over the commands

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from ephemerd.core.codec import Body
 from ephemerd.core.events import FoundEnvironment
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
 from ephemerd.domain.job import ForgeStatus, JobReport, Origin
@@ -32,7 +33,6 @@ from ephemerd.ports.forge import (
 from ephemerd.ports.runtime import RuntimeSink, StartOrder
 from ephemerd.ports.store import (
     Batch,
-    Body,
     DeliveryId,
     JournalEntry,
     Keep,

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import fields
 
 from ephemerd.domain.runner import FINAL, LIVE, UNBOUND, GateRun, RunnerState
-from ephemerd.domain.verdict import HARD_SIGNS, SOFT_SIGNS, Sign, Verdict, worse
+from ephemerd.domain.verdict import HARD_SIGNS, Sign, Verdict, worse
 
 IDLE, UNKNOWN, BUSY = Verdict.IDLE, Verdict.UNKNOWN, Verdict.BUSY
 
@@ -41,9 +41,8 @@ def test_worse_does_not_depend_on_the_order():
         assert worse(first, second) is worse(second, first)
 
 
-def test_signs_fall_into_soft_hard_and_neither():
-    assert not SOFT_SIGNS & HARD_SIGNS
-    assert set(Sign) - SOFT_SIGNS - HARD_SIGNS == {Sign.LISTENING, Sign.ENDED, Sign.SKIPPED}
+def test_what_is_a_hard_sign():
+    assert {Sign.ANNOUNCED, Sign.WORKER} == HARD_SIGNS
 
 
 def test_states_fall_into_live_and_final():

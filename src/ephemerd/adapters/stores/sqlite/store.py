@@ -82,6 +82,7 @@ class SqliteStore:
         """Open or create the file; raises `StoreHeld`, `NewerStore`, or `Broken` with what to do."""
         if self._writer is not None:
             raise RuntimeError("this store is open already")
+        self._known = Known()
         database = self._database = Database(self.path)
         reading_ = self._reading = _Reader()
         self._writer = Lane("ephemerd-store-writer", database.interrupt)
@@ -93,7 +94,6 @@ class SqliteStore:
             self._stop_reader()
             self._stop_writer()
             raise
-        self._known = Known()
         self._begin_to_learn()
 
     async def load(self) -> Loaded:
@@ -124,10 +124,11 @@ class SqliteStore:
     async def seen(self, deliveries: Iterable[DeliveryId]) -> set[DeliveryId]:
         """Return those delivery ids that were committed before (in the last 8 days)."""
         asked = tuple([delivery for delivery in deliveries if delivery in self._known])
-        if self._known.added > MOST and self._learnt is None:
-            self._begin_to_learn()
-        if not asked and self._reader is not None:
-            return set()
+        if self._reader is not None:
+            if self._known.added > MOST and self._learnt is None:
+                self._begin_to_learn()
+            if not asked:
+                return set()
         return await self._read(lambda connection: reading.seen(connection, asked))
 
     async def quarantine(self, now: int, forge: str, delivery: str, body: bytes, error: str) -> None:
@@ -188,9 +189,10 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Finish what was begun, close the file and release the lock; nothing where it is not open."""
-        if self._learning is not None:
-            self._learning.cancel()
-            await asyncio.wait({self._learning}, timeout=self._deadline)
+        learning, self._learning = self._learning, None
+        if learning is not None and not learning.done():
+            learning.cancel()
+            await asyncio.wait({learning}, timeout=self._deadline)
         try:  # the reader first: the last one to close tidies up, and only the writer may
             reader_ended = await self._end(self._stop_reader())
         finally:
@@ -212,7 +214,7 @@ class SqliteStore:
                 found = await self._read(partial(reading.deliveries, after=found[-1], most=LEARNT_AT_ONCE))
                 for delivery in found:
                     known.add(delivery)
-        except Broken:  # whoever writes or asks is told; it is tried again with the next delivery
+        except Exception:  # whoever writes or asks is told; it is tried again with the next delivery
             self._known.added = MOST + 1
         else:
             known.added, known.whole, self._known = 0, True, known

@@ -10,7 +10,8 @@ from typing import Any
 
 from ephemerd.adapters.stores.sqlite.bulk import statements
 from ephemerd.adapters.stores.sqlite.wire import to_text
-from ephemerd.ports.store import Batch, Body
+from ephemerd.core.codec import Body
+from ephemerd.ports.store import Batch
 
 DAY = 24 * 60 * 60 * 1000
 # A forge delivers again for 3 days, on Enterprise Server for 7.
