@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import aclosing
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from ephemerd.app import feed as feed_module
 from ephemerd.app.feed import Feed, FeedEvent, TooMany, merge
 from ephemerd.ports.errors import Broken
+from ephemerd.web.events import wire
 from tests.unit.app.fakes import idle_report, key, until
 from tests.unit.app.test_daemon import House
 from tests.unit.app.test_operator import listening
@@ -293,3 +295,9 @@ async def test_closing_ends_every_subscription(house):
     assert await taking == []
     await house.report()
     assert not feed._ring or feed.newest == feed._ring[-1].id
+
+
+@pytest.mark.parametrize("kind", ["reset", "heartbeat", "JobReported"])
+def test_an_event_is_sent_with_all_its_keys_also_where_nothing_is_in_them(kind: str):
+    (line,) = [line for line in wire(FeedEvent(5, kind, 7)).splitlines() if line.startswith(b"data: ")]
+    assert json.loads(line[6:]) == {"id": 5, "kind": kind, "at": 7, "subjects": [], "data": {}}

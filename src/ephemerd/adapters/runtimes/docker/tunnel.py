@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,13 +81,26 @@ class Tunnel:
             raise Broken(f"ssh cannot be started ({error}): install the OpenSSH client") from None
         try:
             async with asyncio.timeout(READY_LIMIT):
-                while not local.is_socket():
+                while not _accepts(local):
                     if self.process.returncode is not None:
                         raise RetryLater(f"no way to {self._url}: {_last_words(errors)}")
                     await asyncio.sleep(0.05)
         except TimeoutError:
             await self.close()
             raise RetryLater(f"no way to {self._url} within {READY_LIMIT:g} s") from None
+
+
+def _accepts(local: Path) -> bool:
+    """Say whether somebody listens on a socket: between its making and that, connections are refused."""
+    with socket.socket(socket.AF_UNIX) as trial:
+        trial.setblocking(False)
+        try:
+            trial.connect(str(local))
+        except BlockingIOError:  # it listens, and many wait
+            return True
+        except OSError:
+            return False
+        return True
 
 
 def arguments(url: str, local: Path) -> list[str]:
