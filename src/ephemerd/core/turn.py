@@ -52,7 +52,7 @@ class Turn:
     def put_runner(self, row: Runner) -> Runner:
         """Make this the runner's row; the runner is examined again before the turn ends."""
         old = self.state.runners.get(row.id)
-        if old is row or (old is not None and old == row):
+        if old is row or old == row:
             return row
         return self._keep_runner(old, row)
 
@@ -97,7 +97,7 @@ class Turn:
     def put_job(self, row: Job) -> Job:
         """Make this the job's row."""
         old = self.state.jobs.get(row.key)
-        if old is row or (old is not None and old == row):
+        if old is row or old == row:
             return row
         return self._keep_job(old, row)
 

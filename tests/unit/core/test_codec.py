@@ -149,6 +149,13 @@ def test_a_row_that_could_not_be_read_again_never_reaches_the_store(changes):
         codec.row_body("job", msgspec.structs.replace(row, **changes))
 
 
+def test_a_row_for_the_store_is_one_of_its_kind():
+    with pytest.raises(ValueError, match="no row is of kind 'jobs'"):
+        codec.row_body("jobs", rows.ClassRow())
+    with pytest.raises(ValueError, match="a row of kind 'job' is a Job, got ClassRow"):
+        codec.row_body("job", rows.ClassRow())
+
+
 def test_a_row_may_name_what_no_utf_8_says():
     row = rows.ScopeRow(SCOPE, why="no file caf\udce9")
     assert codec.row_body("scope", row) is row
@@ -288,6 +295,9 @@ def test_the_hash_of_what_is_no_ascii_is_of_its_escaped_form():
         '{"kind":"Register","labels":["caf\\udce9","caf\\u00e9"],"runner":"r",'
         '"scope":{"forge":"github","path":"repo:acme/app"}}\n'
     )
+    deleted = plain.replace('"caf\\udce9","caf\\u00e9"', '"a\\u007f"')
+    digest = hashlib.blake2s(deleted.encode(), digest_size=16).hexdigest()
+    assert codec.command_hash([Register(RunnerId("r"), SCOPE, ("a\x7f",))]) == digest
     assert codec.command_hash(named_badly()) == hashlib.blake2s(plain.encode(), digest_size=16).hexdigest()
 
 

@@ -12,7 +12,7 @@ from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import Job, JobStatus
 from ephemerd.domain.labels import SEPARATOR
 from ephemerd.domain.runner import Fence, Order, Runner, RunnerState
-from tests.unit.core.world import APP, LABELS, key
+from tests.unit.core.world import APP, LABELS, LIB, key
 
 S = RunnerState
 WHO = RunnerId("eph-s1-e1-1")
@@ -242,3 +242,42 @@ def test_ended_jobs_are_counted_at_once_as_they_would_be_one_by_one() -> None:
         singly.job_changed(None, row, str)
     assert of_jobs(at_once) == of_jobs(singly)
     assert at_once.by_status == {"done": 2, "gone": 1}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"state": S.LISTENING},
+        {"fence": Fence(sent=5)},
+        {"job": key(2)},
+        {"consumes": True},
+        {"offered": True},
+        {"late": True},
+        {"registration": 9},
+        {"lost": 5},
+        {"order_given": Order("ann", "why", even_if_busy=False, at=5)},
+        {"intent": key(3)},
+        {"labels": ("gpu",)},
+        {"pool": "big"},
+        {"host": "there"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_each_field_that_an_index_rests_on_is_followed_by_itself(change: dict[str, Any]) -> None:
+    old = runner(S.STARTING, intent=key(1), registration=3)
+    new = replace(old, **change)
+    index, fresh = Index(), Index()
+    index.runner_changed(None, old)
+    index.runner_changed(old, new)
+    fresh.runner_changed(None, new)
+    assert of_runners(index) == of_runners(fresh)
+    assert index.places == fresh.places
+
+
+def test_a_runner_of_another_scope_has_another_registration() -> None:
+    old = runner(S.STARTING, registration=3)
+    new = replace(old, scope=LIB)
+    index = Index()
+    index.runner_changed(None, old)
+    index.runner_changed(old, new)
+    assert list(index.registrations) == [(str(LIB), 3)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from ephemerd.core.rows import ClassRow
 from ephemerd.core.turn import Turn, job_moment
 from ephemerd.domain.access import Access
 from ephemerd.domain.pool import Policy
@@ -158,3 +159,33 @@ def test_whatever_planning_could_rest_on_is_counted_and_what_it_cannot_is_not() 
     t.note("info", "nothing")
     t.concern("x")
     assert t.stirred == len(counted)
+
+
+def test_what_is_put_and_dropped_in_one_turn_is_told_once_as_it_is_at_the_end() -> None:
+    world = World()
+    (name,) = world.listening(1)
+    t = turn(world)
+    row, job = t.state.runners[name], t.state.jobs[key(1)]
+    t.put_runner(replace(row, stuck="x"))
+    t.drop_runner(t.state.runners[name])
+    t.put_job(replace(job, name="x"))
+    t.drop_job(key(1))
+    t.put_class("c", ClassRow(served=1))
+    t.put_class("c", None)
+    t.put_class("c", ClassRow(served=2))
+    assert t.step().changed == (
+        ("runner", name, None),
+        ("job", str(key(1)), None),
+        ("class", "c", ClassRow(served=2)),
+    )
+
+
+def test_a_job_that_changed_meanwhile_is_followed_from_where_it_is() -> None:
+    world = World()
+    world.listening(1)
+    t = turn(world)
+    old = t.state.jobs[key(1)]
+    t.change_job(old, asking="confirm", asked=t.now, pool="small")
+    t.change_job(old, name="x")
+    assert t.state.index.reserved == {}
+    assert t.state.jobs[key(1)] == replace(old, name="x")
