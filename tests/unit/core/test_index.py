@@ -249,7 +249,7 @@ def test_ended_jobs_are_counted_at_once_as_they_would_be_one_by_one() -> None:
     [
         {"state": S.LISTENING},
         {"fence": Fence(sent=5)},
-        {"job": key(2)},
+        {"job": key(2, "acme/lib")},
         {"consumes": True},
         {"offered": True},
         {"late": True},

@@ -7,7 +7,9 @@ from msgspec.structs import replace
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
-from ephemerd.core.plan import is_crowded, is_discharged, ready
+from ephemerd.core.index import Group, Index
+from ephemerd.core.matching import takers_of
+from ephemerd.core.plan import _count_component, is_crowded, is_discharged, ready
 from ephemerd.core.turn import Turn
 from ephemerd.domain.access import Access
 from ephemerd.domain.errors import Fault, Remedy
@@ -250,3 +252,65 @@ def test_one_of_a_repository_that_is_full_gives_its_place_to_another_job_of_it_a
     world.wait(5 * MINUTE + SECOND)
     sent = world.queued(2, labels=Y)
     assert [command.runner for command in of(sent, cm.ProbeRunner)] == [idle]
+
+
+# -- how much supply of each variety is used -----------------------------------------------------------
+
+
+def indexed(demand: dict[str, int], edges: dict[str, tuple[str, ...]], **members: dict[str, int]) -> Index:
+    """Return an index of classes with so many jobs, of the varieties that serve them, and of so many runners."""
+    index, number = Index(), 0
+    for name, count in demand.items():
+        group = index.groups[name] = Group(name, key(1), ("x",), edges[name], edges[name])
+        for _ in range(count):
+            number += 1
+            group.queued.add(number, key(number))
+        for variety in edges[name]:
+            links = index.links.setdefault(variety, {})
+            links.update({other: links.get(other, 0) + 1 for other in edges[name]})
+    index.takers.update(takers_of(edges))
+    for what, counts in members.items():
+        for variety, count in counts.items():
+            getattr(index, what)[variety] = {RunnerId(f"{what}-{variety}-{n}"): None for n in range(count)}
+    return index
+
+
+def test_what_consumes_comes_before_what_could_serve() -> None:
+    index = indexed(
+        {"both": 2, "late": 1}, {"both": ("a", "b"), "late": ("b",)},
+        consuming={"a": 1}, supply={"a": 2, "b": 1},
+    )  # fmt: skip
+    varieties, used = _count_component(index, "a", {})
+    assert (varieties, used) == (["a", "b"], {"a": 1, "b": 1})
+    assert index.leftover == {"a": 1}
+    assert index.flow == {"a": {"both": 2}, "b": {"late": 1}}
+    assert {name: group.unmatched for name, group in index.groups.items()} == {"both": 0, "late": 0}
+
+
+def test_a_variety_alone_serves_its_classes_one_after_the_other() -> None:
+    index = indexed(
+        {"p": 2, "q": 1, "r": 1}, dict.fromkeys("pqr", ("a",)), consuming={"a": 1}, supply={"a": 2}
+    )
+    seen: dict[str, None] = {}
+    assert _count_component(index, "a", seen) == (["a"], {"a": 2})
+    assert seen == {"a": None}
+    assert index.flow == {"a": {"p": 2, "q": 1}}
+    assert index.leftover == {}
+    assert index.groups["r"].unmatched == 1
+    index.supply["a"] = {RunnerId(f"more-{n}"): None for n in range(5)}
+    assert _count_component(index, "a", {}) == (["a"], {"a": 3})
+    assert index.leftover == {"a": 2}
+
+
+@pytest.mark.parametrize("demand", [{"p": 0}, {"p": 1}, {"p": 3}])
+@pytest.mark.parametrize("supply", [0, 1, 2, 4])
+@pytest.mark.parametrize("consuming", [0, 1, 2])
+def test_counting_gives_what_matching_gives(demand: dict[str, int], supply: int, consuming: int) -> None:
+    edges = {"p": ("a",)}
+    alone = indexed(demand, edges, supply={"a": supply}, consuming={"a": consuming})
+    used = _count_component(alone, "a", {})[1].get("a", 0)
+    linked = indexed(demand, edges, supply={"a": supply}, consuming={"a": consuming})
+    linked.links["a"]["b"] = 1  # another variety, of which there is nothing
+    assert _count_component(linked, "a", {})[1].get("a", 0) == used
+    assert linked.leftover == alone.leftover
+    assert linked.groups["p"].matched == alone.groups["p"].matched
