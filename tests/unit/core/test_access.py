@@ -220,7 +220,7 @@ def test_answers_to_other_questions_change_nothing() -> None:
     question = world.last(cm.LookUpRun)
     world.feed(ev.RunLookedUp(question.job, question.token + 1, OWN))
     world.feed(ev.RunLookedUp(key(99), 1, OWN))
-    world.feed(ev.RunLookedUp(key(1, "other/app"), 1, OWN))
+    assert world.feed(ev.RunLookedUp(key(1, "other/app"), 1, OWN)).changed == ()
     assert world.job(1).refused == "unknown"
 
 

@@ -267,7 +267,7 @@ def indexed(demand: dict[str, int], edges: dict[str, tuple[str, ...]], **members
             group.queued.add(number, key(number))
         for variety in edges[name]:
             links = index.links.setdefault(variety, {})
-            links.update({other: links.get(other, 0) + 1 for other in edges[name]})
+            links |= {other: links.get(other, 0) + 1 for other in edges[name]}
     index.takers.update(takers_of(edges))
     for what, counts in members.items():
         for variety, count in counts.items():
@@ -306,7 +306,7 @@ def test_a_variety_alone_serves_its_classes_one_after_the_other() -> None:
 @pytest.mark.parametrize("supply", [0, 1, 2, 4])
 @pytest.mark.parametrize("consuming", [0, 1, 2])
 def test_counting_gives_what_matching_gives(demand: dict[str, int], supply: int, consuming: int) -> None:
-    edges = {"p": ("a",)}
+    edges: dict[str, tuple[str, ...]] = {"p": ("a",)}
     alone = indexed(demand, edges, supply={"a": supply}, consuming={"a": consuming})
     used = _count_component(alone, "a", {})[1].get("a", 0)
     linked = indexed(demand, edges, supply={"a": supply}, consuming={"a": consuming})
