@@ -86,7 +86,7 @@ def encode_event(event: Event) -> Plain:
 def event_body(event: Event) -> Body:
     """Return the event as the store takes it. Raises ValueError where it would not be read again as it is: where it
     is none, or a field holds what its hint does not allow."""
-    return _written(event, _read_event, decode_event)
+    return _written(event, _read_event, Event)
 
 
 def decode_event(plain: Plain) -> Event:
@@ -147,18 +147,19 @@ def row_body(kind: str, row: Any) -> Body:
     read = _READ_ROW.get(kind)
     if read is None or type(row) is not ROW_CLASSES[kind]:
         return encode_row(kind, row)
-    return _written(row, read, row_decoder(kind))
+    return _written(row, read, type(row))
 
 
-def _written(value: Value, read: Callable[[bytes], Any], decode: Callable[[Plain], Any]) -> Body:
-    """Return a value as JSON that was read again: what could not be must never get into the store."""
+def _written(value: Value, read: Callable[[bytes], Any], hint: Any) -> Body:
+    """Return a value as JSON that was read again as what its hint says: what could not be must never get into the
+    store."""
     body: Body = value
     try:
         try:
             text = _json(value)
             again, body = read(text), msgspec.Raw(text)
         except UnicodeEncodeError:  # a lone surrogate, from the name of a file that is no UTF-8
-            again = decode(encode(value))
+            again = decode(hint, encode(value))
     except (ValueError, TypeError, OverflowError) as error:
         raise ValueError(f"{type(value).__name__}: {error}") from None
     if again != value:

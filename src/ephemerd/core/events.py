@@ -188,7 +188,7 @@ class DestroyFailed(_Event, frozen=True):
     fault: Fault
 
 
-class FoundEnvironment(_Event, frozen=True):
+class FoundEnvironment(Value, frozen=True):
     """One environment that bears our tag: which runner it is and whether it has ended."""
 
     runner: RunnerId
@@ -207,7 +207,7 @@ class EnvironmentsListed(_Event, frozen=True):
     complete: bool
 
 
-class FoundRegistration(_Event, frozen=True):
+class FoundRegistration(Value, frozen=True):
     name: str
     registration: int
     busy: bool

@@ -275,7 +275,7 @@ def _note(index: Index, variety: str, now: dict[str, int]) -> None:
 def _match_component(t: Turn, start: str, seen: dict[str, None]) -> None:
     index = t.state.index
     varieties, used = _count_component(index, start, seen)
-    for name in sorted(index.held_back) if index.held_back else ():
+    for name in sorted(index.held_back):
         group = index.groups.get(name)
         if group is not None and not set(group.varieties).isdisjoint(varieties):
             holding.review(t, group)

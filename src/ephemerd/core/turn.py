@@ -51,25 +51,10 @@ class Turn:
 
     def put_runner(self, row: Runner) -> Runner:
         """Make this the runner's row; the runner is examined again before the turn ends."""
-        old = self.state.runners.get(row.id)
-        if old is row or old == row:
-            return row
-        return self._keep_runner(old, row)
-
-    def change_runner(self, row: Runner, **changes: Any) -> Runner:
-        """Put the row with some fields changed."""
-        for name, value in changes.items():
-            if getattr(row, name) != value:
-                break
-        else:
-            return self.put_runner(row)
-        changed = replace(row, **changes)
-        if self.state.runners.get(row.id) is not row:
-            return self.put_runner(changed)
-        return self._keep_runner(row, changed)
-
-    def _keep_runner(self, old: Runner | None, row: Runner) -> Runner:
         name = row.id
+        old = self.state.runners.get(name)
+        if old == row:
+            return row
         self.stirred += 1
         self.state.runners[name] = row
         self.state.index.runner_changed(old, row)
@@ -79,6 +64,10 @@ class Turn:
         if row.job is not None:
             self._subjects[str(row.job)] = None
         return row
+
+    def change_runner(self, row: Runner, **changes: Any) -> Runner:
+        """Put the row with some fields changed."""
+        return self.put_runner(replace(row, **changes))
 
     def drop_runner(self, row: Runner) -> None:
         """Forget a runner that is over and done with."""
@@ -97,11 +86,8 @@ class Turn:
     def put_job(self, row: Job) -> Job:
         """Make this the job's row."""
         old = self.state.jobs.get(row.key)
-        if old is row or old == row:
+        if old == row:
             return row
-        return self._keep_job(old, row)
-
-    def _keep_job(self, old: Job | None, row: Job) -> Job:
         self.stirred += 1
         name = str(row.key)
         self.state.jobs[row.key] = row
@@ -117,15 +103,7 @@ class Turn:
 
     def change_job(self, row: Job, **changes: Any) -> Job:
         """Put the row with some fields changed."""
-        for name, value in changes.items():
-            if getattr(row, name) != value:
-                break
-        else:
-            return self.put_job(row)
-        changed = replace(row, **changes)
-        if self.state.jobs.get(row.key) is not row:
-            return self.put_job(changed)
-        return self._keep_job(row, changed)
+        return self.put_job(replace(row, **changes))
 
     def drop_job(self, key: JobKey) -> None:
         """Forget a finished job."""

@@ -121,16 +121,11 @@ def _reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-READ_AT_ONCE = 64 * 1024
-"""Bytes that are read from a connection at once: so much is made room for at each reading, whatever comes."""
-
-
 class _Protocol(HttpToolsProtocol):
     """uvicorn's protocol with bounds on what comes before a body: size and time of the headers."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        transport.max_size = READ_AT_ONCE  # type: ignore[attr-defined]
         self._before_body = 0
         self._deadline: asyncio.TimerHandle | None = self.loop.call_later(HEADER_LIMIT, self._late)
 

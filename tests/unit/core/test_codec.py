@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ephemerd.core import codec, commands, events, rows
+from ephemerd.core import codec, commands, events, rows, step
 from ephemerd.core.commands import Command, Deregister, Destroy, ListJobs, LookUpJob, Register, StartRunner
 from ephemerd.core.events import Event, JobReported, Woke
 from ephemerd.domain import errors, ids, job, permit, pool, runner, verdict
@@ -42,6 +42,7 @@ def classes(*modules: ModuleType) -> list[type]:
     ]
 
 
+CARRIED = (ids, errors, job, permit, pool, runner, verdict, events, rows, commands, step)
 KEPT = classes(ids, errors, job, pool, runner, verdict, events, rows)
 SCOPE = Scope("github", "repo:acme/app")
 
@@ -159,6 +160,13 @@ def test_a_row_for_the_store_is_one_of_its_kind():
 def test_a_row_may_name_what_no_utf_8_says():
     row = rows.ScopeRow(SCOPE, why="no file caf\udce9")
     assert codec.row_body("scope", row) is row
+
+
+def test_what_bears_a_kind_is_an_event_or_a_command():
+    tagged = {
+        cls for cls in classes(*CARRIED) if issubclass(cls, Value) and cls.__struct_config__.tag is not None
+    }
+    assert tagged == {*get_args(Event), *get_args(Command)}
 
 
 def test_a_field_that_is_not_known_is_ignored():

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from ephemerd.core.rows import ClassRow
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
-from ephemerd.domain.runner import Runner, RunnerState
+from ephemerd.domain.job import F, ForgeStatus, J, JobStatus
+from ephemerd.domain.runner import Runner, RunnerState, S
 
 ROW = Runner(RunnerId("a"), "p", "h", Scope("f", "repo:a/b"), 1, RunnerState.PLANNED, 5, 5)
 
@@ -41,3 +42,9 @@ def test_keys_are_found_by_what_they_say():
     assert {one: 1}[same] == 1
     assert other not in {one: 1}
     assert sorted([other, one]) == [one, other]
+
+
+@pytest.mark.parametrize(("holder", "words"), [(S, RunnerState), (J, JobStatus), (F, ForgeStatus)])
+def test_what_hot_code_reads_members_from_has_them_all(holder, words):
+    members = {name: member for name, member in vars(holder).items() if not name.startswith("__")}
+    assert members == dict(words.__members__)
