@@ -596,7 +596,7 @@ async def test_a_link_in_place_of_the_performance_file_is_not_followed(lab: Lab)
 
 
 async def test_a_probe_that_takes_too_long_says_so(lab: Lab, monkeypatch):
-    runtime, _, environment, _ = await begun(lab, probe_timeout=0.05)
+    runtime, _, environment, _ = await begun(lab)
     hold = asyncio.Event()
     loop = asyncio.get_running_loop()
     real = Linux.snapshot
@@ -607,9 +607,11 @@ async def test_a_probe_that_takes_too_long_says_so(lab: Lab, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(Linux, "snapshot", slow)
+        runtime.reconfigure({POOL: replace(lab.options, probe_timeout=0.05)})
         with pytest.raises(RetryLater, match=r"within 0\.05 s"):
             await runtime.probe(FIRST, environment)
         hold.set()
+    runtime.reconfigure({POOL: lab.options})
     assert (await until_report(lambda: runtime.probe(FIRST, environment), quiet)).listener_alive
 
 

@@ -22,7 +22,6 @@ from ephemerd.core.events import Booted, ClockStepped, Event, MachineSlept, Reco
 from ephemerd.core.machine import Core
 from ephemerd.core.step import Note
 from ephemerd.domain.ids import RunnerId
-from ephemerd.domain.job import Job
 from ephemerd.domain.pool import SECOND, Pool, Setup
 from ephemerd.domain.runner import FINAL, Runner
 from ephemerd.ports.forge import Forge
@@ -137,7 +136,7 @@ class Daemon:
         self._writer: Writer | None = None
         self._executor: Executor | None = None
         self._measure = Measure(ports.meter, {pool.name: pool.runtime for pool in setup.pools})
-        self._watchers: list[Watcher] = []
+        self._watchers: tuple[Watcher, ...] = ()
         self._companions: list[Companion] = [self.upkeep]
         self._booted = asyncio.Event()
         self._ended = asyncio.Event()
@@ -186,8 +185,12 @@ class Daemon:
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
         """Call `watcher` after each commit, event by event; returns what ends that."""
-        self._watchers.append(watcher)
-        return lambda: self._watchers.remove(watcher)
+        self._watchers = (*self._watchers, watcher)
+
+        def end() -> None:
+            self._watchers = tuple(one for one in self._watchers if one is not watcher)
+
+        return end
 
     def accompany(self, companion: Companion) -> None:
         """Have something go on beside the loop; to be said before `run`."""
@@ -269,6 +272,8 @@ class Daemon:
             await asyncio.sleep(self._pause)
         else:
             await self.inbox.wait(self._nap())
+            if self.writer.idle:
+                await self.inbox.gather()
 
     @staticmethod
     def _as_items(events: Sequence[Event]) -> list[Item]:
@@ -308,6 +313,11 @@ class Daemon:
         self._note_outcome(group)
         for handled in group.handled:
             self._publish(handled)
+        # A job's listings rest on the last of its rows: most of a burst are of the same jobs.
+        rows = {key: row for done in group.handled for kind, key, row in done.step.changed if kind == "job"}
+        for row in rows.values():
+            if row is not None:
+                self.executor.notice(row)
 
     def _note_outcome(self, group: Group) -> None:
         self.pulse.quarantined += len(group.quarantined)
@@ -332,29 +342,32 @@ class Daemon:
 
     def _publish(self, handled: Handled) -> None:
         """After the commit: log, measure, tell who watches, and only then begin the commands."""
-        if isinstance(handled.item.event, Booted):
-            self.pulse.epoch = self.executor.epoch = handled.item.event.epoch
-            self._booted.set()
-        if isinstance(handled.item.event, MachineSlept):
-            self.executor.awoke()
-        if isinstance(handled.item.event, Reconfigured):
-            self._reconfigured(handled.item.event.setup)
-        for note in handled.step.notes:
+        step = handled.step
+        self._heed(handled.item.event)
+        for note in step.notes:
             log_note(note)
         self._measure.take(handled, self.pulse.reconciled)
-        for watcher in list(self._watchers):
+        for watcher in self._watchers:
             watcher(handled)
-        for kind, key, row in handled.step.changed:
-            if kind == "runner" and (row is None or (isinstance(row, Runner) and row.state in FINAL)):
-                self.executor.forget(RunnerId(key))
-            elif kind == "job" and isinstance(row, Job):
-                self.executor.notice(row)
-            if isinstance(row, Runner) and handled.now in (
-                row.over,
-                row.since if row.state in FINAL else None,
-            ):
-                self._freed(row)
-        self.executor.submit(handled.step.commands)
+        for kind, key, row in step.changed:
+            if kind == "runner":
+                final = row is None or row.state in FINAL
+                if final:
+                    self.executor.forget(RunnerId(key))
+                if row is not None and (handled.now == row.over or (final and handled.now == row.since)):
+                    self._freed(row)
+        if step.commands:
+            self.executor.submit(step.commands)
+
+    def _heed(self, event: Event) -> None:
+        """Do what a committed event means for the shell itself."""
+        if isinstance(event, Booted):
+            self.pulse.epoch = self.executor.epoch = event.epoch
+            self._booted.set()
+        elif isinstance(event, MachineSlept):
+            self.executor.awoke()
+        elif isinstance(event, Reconfigured):
+            self._reconfigured(event.setup)
 
     def _freed(self, runner: Runner) -> None:
         """A runner is done: what follows its job may be queued now. Without a name it is rather the job that it was

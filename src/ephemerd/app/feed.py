@@ -72,6 +72,21 @@ class FeedEvent(Value, frozen=True, eq=False, omit_defaults=False):
     data: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+class _Kept(msgspec.Struct):
+    """A committed event in the ring. What is told of it is made when the first one asks, most often nobody."""
+
+    id: int
+    handled: Handled | None
+    told: FeedEvent | None = None
+
+    def event(self) -> FeedEvent:
+        """Return what is told of it; from then on that alone is kept."""
+        if self.told is None:
+            assert self.handled is not None
+            self.told, self.handled = _from_step(self.handled), None
+        return self.told
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """Which events a subscriber wants: of these kinds (none given: all), of one subject ("": all)."""
@@ -101,7 +116,7 @@ class Feed:
         self._most = most
         self._pause = pause
         self._beat = beat
-        self._ring: deque[FeedEvent] = deque(maxlen=kept)
+        self._ring: deque[_Kept] = deque(maxlen=kept)
         self._newest = self._first = 0
         self._rung = 0
         self._rung_at = float("-inf")
@@ -202,7 +217,7 @@ class Feed:
 
     def _newer(self, cursor: int) -> list[FeedEvent]:
         """Return the ring's events after `cursor` in their order; costs as much as there are."""
-        found = list(takewhile(lambda event: event.id > cursor, reversed(self._ring)))
+        found = [kept.event() for kept in takewhile(lambda kept: kept.id > cursor, reversed(self._ring))]
         found.reverse()
         return found
 
@@ -241,12 +256,12 @@ class Feed:
 
     def _take(self, handled: Handled) -> None:
         """Put a committed event into the ring."""
-        event = _from_step(handled)
-        if self._ring and event.id != self._newest + 1:
+        number = handled.seq
+        if self._ring and number != self._newest + 1:
             self._ring.clear()  # committed and not told, as where a disk answered too late: the journal has it
-        self._ring.append(event)
-        self._newest = event.id
-        self._first = self._first or event.id
+        self._ring.append(_Kept(number, handled))
+        self._newest = number
+        self._first = self._first or number
         if self._ringing is None:
             loop = asyncio.get_running_loop()
             self._ringing = loop.call_at(max(loop.time(), self._rung_at + self._pause), self._wake)

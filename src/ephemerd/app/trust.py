@@ -85,7 +85,8 @@ class Trust:
 
     def heard(self, job: JobKey, now: int) -> None:
         """A delivery told of a job."""
-        job = JobKey(job.forge, job.repository.lower(), job.id)
+        if not job.repository.islower():
+            job = JobKey(job.forge, job.repository.lower(), job.id)
         for scope, row in self._scopes.items():
             if scope.serves(job):
                 row.heard = now

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from ephemerd.app.inbox import Fate, Inbox, Receipt
+from ephemerd.app.inbox import ENOUGH, TURNS, Fate, Inbox, Receipt
 from ephemerd.core.events import JobReported, SweepOrdered, Woke
 from ephemerd.domain.job import Told
+from ephemerd.ports.store import DeliveryId
 from ephemerd.testing.virtual_time import virtually
 from tests.unit.app.fakes import report, until
 
@@ -177,6 +178,56 @@ async def test_wait_without_time_lets_others_run():
     for _ in range(3):
         await inbox.wait(0)
     assert ran
+
+
+async def arriving(inbox: Inbox, count: int, pause: int) -> None:
+    """Offer deliveries, so many turns of the loop apart."""
+    for number in range(count):
+        inbox.offer(reported(number), delivery=DeliveryId("github", str(number)))
+        for _ in range(pause):
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(("count", "pause", "gathered"), [(5, 0, 5), (5, 1, 5), (ENOUGH + 9, 0, ENOUGH + 9)])
+async def test_deliveries_that_the_loop_is_about_to_read_are_gathered(count, pause, gathered):
+    inbox = Inbox()
+    coming = asyncio.create_task(arriving(inbox, count, pause))
+    await inbox.wait(1)
+    await inbox.gather()
+    assert len(inbox) == gathered
+    await coming
+
+
+@pytest.mark.parametrize(("count", "pause", "least", "most"), [(100, 1, 2, TURNS + 1), (9, 4, 1, 2)])
+async def test_gathering_ends_though_more_deliveries_come(count, pause, least, most):
+    inbox = Inbox()
+    coming = asyncio.create_task(arriving(inbox, count, pause))
+    await inbox.wait(1)
+    await inbox.gather()
+    assert least <= len(inbox) <= most
+    coming.cancel()
+    await asyncio.gather(coming, return_exceptions=True)
+
+
+async def test_enough_deliveries_are_not_added_to():
+    inbox = Inbox()
+    for number in range(ENOUGH):
+        inbox.offer(reported(number), delivery=DeliveryId("github", str(number)))
+    ran: list[str] = []
+    asyncio.get_running_loop().call_soon(ran.append, "other work")
+    await inbox.gather()
+    assert ran == []
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_what_is_no_delivery_is_not_waited_with(waits):
+    inbox = Inbox()
+    if waits:
+        inbox.tell(Woke())
+    ran: list[str] = []
+    asyncio.get_running_loop().call_soon(ran.append, "other work")
+    await inbox.gather()
+    assert ran == []
 
 
 async def test_an_acknowledgement_is_given_once_and_to_nobody_who_left():

@@ -109,7 +109,7 @@ async def test_a_kill_that_is_not_decided_in_time_is_pending(house):
     house.runtime.hold["probe"] = asyncio.Event()
     view = await Operator(house.daemon, kill_wait=0.01).kill("ann", runner, "odd")
     assert view.outcome == "pending"
-    assert house.daemon._watchers == []
+    assert not house.daemon._watchers
 
 
 async def test_a_kill_of_nobody_names_who_resembles(house, operator):
