@@ -240,8 +240,7 @@ async def _serve(effective: Effective, wishes: Wishes) -> int:
         stack.callback(manager.close)
         stack.push_async_callback(parts.daemon.close)
         await _open(parts.daemon)
-        gc.freeze()  # what was loaded stays: a look for garbage need not go through it again and again
-        gc.set_threshold(GARBAGE_AFTER)
+        look_for_garbage_seldom()
         await parts.applications.open()
         feed = Feed(parts.daemon)
         for listener in _bind(effective, parts, reloader, feed, wishes.open_api):
@@ -256,6 +255,12 @@ async def _serve(effective: Effective, wishes: Wishes) -> int:
         with _on_hangup(reloader):
             await _run(parts.daemon, signals, manager, watch)
     return 0
+
+
+def look_for_garbage_seldom() -> None:
+    """What was loaded stays: a look for garbage need not go through it again and again, nor come so often."""
+    gc.freeze()
+    gc.set_threshold(GARBAGE_AFTER)
 
 
 def _attend(parts: Parts, manager: Notifier, watch: LoopWatch) -> None:

@@ -95,7 +95,7 @@ def _advance(t: Turn, job: Job, report: JobReport, told: Told) -> Job:
     if status is J.RUNNING:
         return t.change_job(job, confirmed=t.now) if told is not Told.WEBHOOK else job
     if report.status is F.IN_PROGRESS:
-        return _leave_queue(t, job, J.RUNNING, started=t.now, ended=None, runner=_named(job, report))
+        return _leave_queue(t, job, J.RUNNING, started=t.now, ended=None)
     if report.status is F.QUEUED:
         if status is J.QUEUED:
             return t.change_job(job, confirmed=t.now, missing=None)
@@ -120,16 +120,10 @@ def _leave_queue(t: Turn, job: Job, to: JobStatus, **changes: object) -> Job:
 
 
 def _end(t: Turn, job: Job, report: JobReport) -> Job:
-    conclusion, runner = report.conclusion or "unknown", _named(job, report)
-    ended = _leave_queue(t, job, J.DONE, ended=t.now, conclusion=conclusion, runner=runner)
+    ended = _leave_queue(t, job, J.DONE, ended=t.now, conclusion=report.conclusion or "unknown")
     found = find_runner(t, report)
     _count_end(t, ended, found.pool if found is not None else "")
     return ended
-
-
-def _named(job: Job, report: JobReport) -> str | None:
-    """Return the name of the runner that has the job, as far as anybody told."""
-    return report.runner_name or job.runner
 
 
 def _count_end(t: Turn, job: Job, pool: str) -> None:
@@ -163,7 +157,9 @@ def _bind(t: Turn, job: Job, report: JobReport, told: Told) -> None:
     job = t.state.jobs[job.key]
     found = find_runner(t, report) or _known_to_have(t, job, report)
     taken = found is not None and job.ours != found.id
-    job = t.change_job(job, runner=_named(job, report), ours=job.ours if found is None else found.id)
+    job = t.change_job(
+        job, runner=report.runner_name or job.runner, ours=job.ours if found is None else found.id
+    )
     if found is None:
         return
     if taken:

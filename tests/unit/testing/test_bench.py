@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
-from ephemerd.testing.bench import core, recover, sweep
+from ephemerd.bootstrap import GARBAGE_AFTER
+from ephemerd.testing.bench import core, machine, recover, run, sweep
 from ephemerd.testing.bench.figures import Figure, figure
 from ephemerd.testing.bench.scene import Scene, ended
 from ephemerd.testing.bench.sender import SIZE, prepared
@@ -35,6 +37,28 @@ def test_the_median_is_taken_and_held_against_the_baseline_of_the_same_run():
 )
 def test_a_bound_is_of_the_value_or_of_the_ratio_the_least_or_the_most(fields, met):
     assert Figure("x", 2.0, "s", (2.0,), **fields).met is met
+
+
+def test_garbage_is_looked_for_as_in_the_daemon_while_a_benchmark_runs(monkeypatch):
+    before, seen = (gc.get_threshold(), gc.get_freeze_count()), []
+
+    def looking() -> list[Figure]:
+        seen.append((gc.get_threshold()[0], gc.get_freeze_count() > before[1]))
+        raise OSError("no room")
+
+    monkeypatch.setattr(run, "BENCHMARKS", {"one": looking})
+    (figure,) = run.run(["one"], lambda name: None)
+    assert seen == [(GARBAGE_AFTER, True)]
+    assert (figure.broken, figure.met) == (True, False)
+    assert (gc.get_threshold(), gc.get_freeze_count()) == before
+
+
+def test_the_machines_speed_is_no_figure_that_is_judged(monkeypatch):
+    monkeypatch.setattr(machine, "ROWS", 5)
+    (found,) = machine.machine()
+    assert found.value is not None
+    assert found.value > 0
+    assert found.met is None
 
 
 def test_every_event_of_a_life_is_taken_and_nothing_of_it_is_left():

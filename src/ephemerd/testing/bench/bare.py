@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from ephemerd.app.inbox import Fate, Inbox, Receipt
-from ephemerd.bootstrap import build
+from ephemerd.bootstrap import build, look_for_garbage_seldom
 from ephemerd.config.effective import load_settings
 from ephemerd.core.events import Event
 from ephemerd.ports.store import DeliveryId
@@ -38,6 +38,7 @@ async def serve(config: Path) -> None:
     parts.intake.inbox = Nowhere()
     host, _, port = str(effective.settings.server.webhook_listen).rpartition(":")
     listener = Listener("webhooks", webhook_app(parts.intake, parts.queries), bind_tcp(host, int(port)))
+    look_for_garbage_seldom()
     await listener.start()
     over = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
