@@ -20,6 +20,7 @@ from ephemerd.app.daemon import Daemon
 from ephemerd.app.writer import Handled
 from ephemerd.core import codec
 from ephemerd.core.events import Event
+from ephemerd.core.step import Step
 from ephemerd.domain.job import Job, JobReport
 from ephemerd.domain.runner import Runner
 from ephemerd.domain.value import Value
@@ -73,18 +74,18 @@ class FeedEvent(Value, frozen=True, eq=False, omit_defaults=False):
 
 
 class _Kept(msgspec.Struct):
-    """A committed event in the ring. What is told of it is made when the first one asks, most often nobody."""
+    """A committed event in the ring: its step, until the first one asks what is told of it. Most often nobody does."""
 
     id: int
-    handled: Handled | None
-    told: FeedEvent | None = None
+    kind: str
+    at: int
+    found: Step | FeedEvent
 
     def event(self) -> FeedEvent:
         """Return what is told of it; from then on that alone is kept."""
-        if self.told is None:
-            assert self.handled is not None
-            self.told, self.handled = _from_step(self.handled), None
-        return self.told
+        if isinstance(self.found, Step):
+            self.found = _from_step(self.id, self.kind, self.at, self.found)
+        return self.found
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +260,7 @@ class Feed:
         number = handled.seq
         if self._ring and number != self._newest + 1:
             self._ring.clear()  # committed and not told, as where a disk answered too late: the journal has it
-        self._ring.append(_Kept(number, handled))
+        self._ring.append(_Kept(number, type(handled.item.event).__name__, handled.now, handled.step))
         self._newest = number
         self._first = self._first or number
         if self._ringing is None:
@@ -294,19 +295,19 @@ def merge(events: list[FeedEvent]) -> FeedEvent:
     return FeedEvent(last.id, MANY, last.at, tuple(sorted(subjects)), data)
 
 
-def _from_step(handled: Handled) -> FeedEvent:
+def _from_step(number: int, kind: str, at: int, step: Step) -> FeedEvent:
     places: list[str] = []
     data: dict[str, Any] = {}
-    for kind, key, row in handled.step.changed:
-        if kind == "runner":
+    for of, key, row in step.changed:
+        if of == "runner":
             data.setdefault("runners", {})[key] = row.state.value if isinstance(row, Runner) else ""
             if isinstance(row, Runner):
                 places += (row.pool, row.host)
-        elif kind == "job":
+        elif of == "job":
             data.setdefault("jobs", {})[key] = row.status.value if isinstance(row, Job) else ""
-        elif kind in ("pool", "host"):
+        elif of in ("pool", "host"):
             places.append(key)
-    if handled.step.decisions:
+    if step.decisions:
         data["decisions"] = [
             {
                 "id": made.id,
@@ -316,16 +317,10 @@ def _from_step(handled: Handled) -> FeedEvent:
                 "verdict": made.verdict,
                 "via": made.via,
             }
-            for made in handled.step.decisions
+            for made in step.decisions
         ]
-    subjects = handled.step.subjects  # sorted already
-    return FeedEvent(
-        handled.seq,
-        type(handled.item.event).__name__,
-        handled.now,
-        tuple(sorted({*subjects, *places})) if places else subjects,
-        data,
-    )
+    subjects = step.subjects  # sorted already
+    return FeedEvent(number, kind, at, tuple(sorted({*subjects, *places})) if places else subjects, data)
 
 
 def _from_journal(entry: JournalEntry, about: tuple[str, ...]) -> FeedEvent:

@@ -11,6 +11,7 @@ import pytest
 
 from ephemerd.app import feed as feed_module
 from ephemerd.app.feed import Feed, FeedEvent, TooMany, merge
+from ephemerd.core.step import Step
 from ephemerd.ports.errors import Broken
 from ephemerd.web.events import wire
 from tests.unit.app.fakes import idle_report, key, until
@@ -95,6 +96,17 @@ async def test_resuming_gives_what_was_missed_and_nothing_twice(house):
     assert [event.id for event in whole] == list(range(3, newest + 1))
     later = await take(feed, newest - 4, 4)
     assert [event.id for event in later] == list(range(5, newest + 1))
+
+
+async def test_what_is_told_is_made_once_and_not_before_somebody_asks(house):
+    feed = make(house)
+    await house.report()
+    newest = await quiet(house, feed)
+    assert all(isinstance(kept.found, Step) for kept in feed._ring)
+    (first,) = await take(feed, 1, newest - 1)
+    (second,) = await take(feed, 1, newest - 1)
+    assert first is second
+    assert [isinstance(kept.found, Step) for kept in feed._ring] == [True] * (len(feed._ring) - 1) + [False]
 
 
 async def test_what_the_ring_has_not_is_read_back_from_the_journal(house):
