@@ -314,10 +314,13 @@ class Daemon:
         for handled in group.handled:
             self._publish(handled)
         # A job's listings rest on the last of its rows: most of a burst are of the same jobs.
-        rows = {key: row for done in group.handled for kind, key, row in done.step.changed if kind == "job"}
-        for row in rows.values():
-            if row is not None:
-                self.executor.notice(row)
+        for row in {
+            key: row
+            for done in group.handled
+            for kind, key, row in done.step.changed
+            if kind == "job" and row is not None
+        }.values():
+            self.executor.notice(row)
 
     def _note_outcome(self, group: Group) -> None:
         self.pulse.quarantined += len(group.quarantined)

@@ -20,11 +20,11 @@ from ephemerd.domain.value import Value
 from ephemerd.ports.store import DeliveryId
 
 MOST_ITEMS = 4096
+MOST_BYTES = 64 * 1024 * 1024
 ENOUGH = 64
 """Deliveries of one commit after which one more saves nothing worth waiting for."""
-QUIET, TURNS = 2, 12
-"""Turns of the loop: without another delivery, and in all, for which deliveries are waited for before a commit."""
-MOST_BYTES = 64 * 1024 * 1024
+QUIET, TURNS = 3, 12
+"""Turns of the loop for which deliveries are waited for before a commit: without anything new, and in all."""
 
 
 class Fate(Enum):
@@ -52,7 +52,7 @@ class Receipt(Value, frozen=True):
 @dataclass(slots=True, eq=False)
 class Item:
     """One event on its way to the core. `arrived` is the loop's time in seconds; `body` the raw bytes for
-    quarantine; `reply` is resolved after the commit (None where nobody waits)."""
+    quarantine, until it is stored; `reply` is resolved after the commit (None where nobody waits)."""
 
     event: Event
     arrived: float
@@ -158,14 +158,13 @@ class Inbox:
     async def gather(self) -> None:
         """Where a delivery waits, let those come in too that the loop is about to read: one commit, which waits for the
         disk once, does for all of them. Takes no time where the loop has nothing else to do."""
-        seen = quiet = turns = 0
-        while self._items and self._items[0].delivery is not None and quiet < QUIET and turns < TURNS:
-            quiet = quiet + 1 if len(self._items) == seen else 0
-            seen = len(self._items)
-            if seen >= ENOUGH:
+        quiet = 0
+        for _ in range(TURNS):
+            here = len(self._items)
+            if not here or here >= ENOUGH or quiet >= QUIET or self._items[0].delivery is None:
                 return
-            turns += 1
             await asyncio.sleep(0)
+            quiet = quiet + 1 if len(self._items) == here else 0
 
     def nudge(self) -> None:
         """Make `wait` return although nothing came."""

@@ -12,15 +12,13 @@ import asyncio
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from ephemerd.app.inbox import Fate, Item, Receipt
 from ephemerd.app.recovery import revive
 from ephemerd.core import codec
-from ephemerd.core.codec import Body
 from ephemerd.core.events import Booted, Event, Woke
 from ephemerd.core.machine import Core
 from ephemerd.core.step import Step
@@ -48,10 +46,10 @@ class Handled:
 
 @dataclass(slots=True)
 class _Portion:
-    """What goes into one commit: events that were handled, and each as the store takes it."""
+    """What goes into one commit: events that were handled, and their records."""
 
     handled: list[Handled] = field(default_factory=list)
-    events: list[Body] = field(default_factory=list)
+    records: list[StepRecord] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -187,7 +185,7 @@ class Writer:
             item, now = items[0], self._clock.now()
             try:
                 step = self.core.handle(item.event, now)
-                body = codec.event_body(item.event)
+                record = _record(item, step, now)
             except Exception as error:
                 logger.exception("the core could not handle an event", extra={"fields": _name(item)})
                 await self._finish()
@@ -198,7 +196,7 @@ class Writer:
                 return items[1:]
             del items[0]
             self._next.handled.append(Handled(item, now, step))
-            self._next.events.append(body)
+            self._next.records.append(record)
             if item.delivery is not None:
                 self._uncommitted[item.delivery] = item
         return []
@@ -215,8 +213,7 @@ class Writer:
         handled = portion.handled
         deliveries = tuple(done.item.delivery for done in handled if done.item.delivery is not None)
         try:
-            batch = Batch(deliveries, _records(handled, portion.events))
-            newest = await self._store.commit(batch, self._clock.mark())
+            newest = await self._store.commit(Batch(deliveries, tuple(portion.records)), self._clock.mark())
         except Exception:
             self._stale = True
             raise
@@ -334,28 +331,18 @@ class Writer:
             self._recent.popitem(last=False)
 
 
-def _records(handled: Sequence[Handled], events: Sequence[Body]) -> tuple[StepRecord, ...]:
-    """Return what the store is given. Of a row that several of these events changed only the last state is encoded:
-    the store keeps no other."""
-    last = {(kind, key): place for place, done in enumerate(handled) for kind, key, _ in done.step.changed}
-    return tuple(
-        [
-            _record(done, event, [row for row in done.step.changed if last[row[0], row[1]] == place])
-            for place, (done, event) in enumerate(zip(handled, events, strict=True))
-        ]
-    )
-
-
-def _record(done: Handled, event: Body, changed: Sequence[tuple[str, str, Any]]) -> StepRecord:
-    step = done.step
+def _record(item: Item, step: Step, now: int) -> StepRecord:
     return StepRecord(
-        now=done.now,
-        event=event,
+        now=now,
+        event=codec.event_body(item.event),
         commands=codec.command_hash(step.commands),
         changed=tuple(
-            [(kind, key, None if row is None else codec.row_body(kind, row)) for kind, key, row in changed]
+            [
+                (kind, key, None if row is None else codec.row_body(kind, row))
+                for kind, key, row in step.changed
+            ]
         ),
-        decisions=tuple([codec.encode_decision(decision) for decision in step.decisions]),
+        decisions=tuple(codec.encode_decision(decision) for decision in step.decisions),
         subjects=step.subjects,
     )
 

@@ -11,6 +11,7 @@ from ephemerd.app.daemon import HEARTBEAT, Daemon, Ports
 from ephemerd.app.inbox import Fate
 from ephemerd.core.events import FoundEnvironment, JobReported
 from ephemerd.core.validate import validate
+from ephemerd.domain.ids import JobKey
 from ephemerd.domain.job import ForgeStatus, Job, JobStatus, Told
 from ephemerd.domain.runner import Runner, RunnerState
 from ephemerd.domain.verdict import Sign
@@ -111,6 +112,60 @@ async def test_commands_leave_only_after_the_commit(house):
     assert not reply.done()
     house.store.gate.set()
     await until(lambda: house.forge.named("register"))
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def rested(house: House) -> None:
+    """Wait until nothing is under way any more."""
+    await until(lambda: house.daemon.settled)
+    await turns(20)
+
+
+async def test_deliveries_that_come_together_share_a_commit(house):
+    """Each of them a turn of the loop after the one before, as they come from the sockets of one look."""
+    await rested(house)
+    before = len(house.store.commits)
+
+    async def one(number: int) -> None:
+        await turns(number)
+        await house.report(number=number + 1)
+
+    await asyncio.gather(*(one(number) for number in range(6)))
+    found = [len(commit.deliveries) for commit in house.store.commits[before:] if commit.deliveries]
+    assert found == [6]
+
+
+async def test_during_a_commit_nothing_is_waited_for(house):
+    """What comes is handled beside it at once: it goes into the next one in any case."""
+    await rested(house)
+    house.store.gate = asyncio.Event()
+    first = house.report(number=1)
+    await turns(20)
+    second = house.report(number=2)
+    await turns(3)
+    handled = key(2) in house.daemon.core.state.jobs
+    house.store.gate.set()
+    assert handled
+    assert [(await reply).fate for reply in (first, second)] == [Fate.STORED, Fate.STORED]
+
+
+async def test_listings_hear_of_the_last_row_of_each_job(house, monkeypatch):
+    heard: list[tuple[JobKey, JobStatus]] = []
+    monkeypatch.setattr(house.daemon.executor, "notice", lambda row: heard.append((row.key, row.status)))
+    await rested(house)
+    replies = [
+        house.report(number=1),
+        house.report(number=2),
+        house.report(ForgeStatus.COMPLETED, number=1, conclusion="success"),
+    ]
+    for reply in replies:
+        await reply
+    await rested(house)
+    assert heard[:2] == [(key(1), JobStatus.DONE), (key(2), JobStatus.QUEUED)]
 
 
 async def test_a_failed_commit_answers_not_stored_and_the_daemon_goes_on(house):

@@ -55,10 +55,11 @@ def run(names: Iterable[str], told: Callable[[str], None]) -> Iterator[Figure]:
 @contextmanager
 def _garbage_as_in_the_daemon() -> Iterator[None]:
     """Some run the core or the shell in this process: as in the daemon's, what was loaded is not gone through again."""
-    before = gc.get_threshold()
+    before, frozen = gc.get_threshold(), gc.get_freeze_count()
     look_for_garbage_seldom()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if not frozen:  # else somebody else's would be thawed with ours
+            gc.unfreeze()
         gc.set_threshold(*before)
