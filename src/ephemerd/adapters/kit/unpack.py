@@ -6,6 +6,7 @@ things in the archive, they become the daemon's own. Blocks; call it in a thread
 
 from __future__ import annotations
 
+import errno
 import shutil
 import stat
 import tarfile
@@ -101,8 +102,19 @@ class _Unpacking:
             path.symlink_to(target)
         root = self.root.resolve()
         for path, _ in self.links:
+            if _endless(path):
+                raise Refused(f"the archive's link {path.name!r} leads round in circles; it is not unpacked")
             if not path.resolve().is_relative_to(root):
                 raise Refused(f"the archive's link {path.name!r} leads out of its folder; it is not unpacked")
+
+
+def _endless(link: Path) -> bool:
+    """Whether links lead only to links; `Path.resolve` says so no longer, since Python 3.13."""
+    try:
+        link.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 def unpack(

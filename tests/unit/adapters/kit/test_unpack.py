@@ -118,7 +118,7 @@ def test_a_file_is_never_written_through_a_link(archive, folder):
 
 def test_a_link_that_leads_round_in_circles_is_refused(archive, folder):
     tar(archive, link("a", "b"), link("b", "a"))
-    with pytest.raises(Refused):
+    with pytest.raises(Refused, match="circles"):
         out(archive, folder)
 
 
