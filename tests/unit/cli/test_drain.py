@@ -65,6 +65,7 @@ def test_as_json_it_is_one_object_and_no_progress(cli, daemon):
 
 def test_on_a_terminal_there_is_a_bar(cli, daemon, monkeypatch):
     shown = io.StringIO()
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     monkeypatch.setattr(
         "rich.console.Console", lambda **_: Console(file=shown, force_terminal=True, width=100)

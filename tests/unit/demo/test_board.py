@@ -42,9 +42,16 @@ class Screen(io.StringIO):
         return super().write(text)
 
     async def until(self, *words: str) -> None:
-        while not all(word in self.getvalue() for word in words):
-            self._written.clear()
-            await self._written.wait()
+        async with asyncio.timeout(30):
+            while not all(word in self.getvalue() for word in words):
+                self._written.clear()
+                await self._written.wait()
+
+
+@pytest.fixture(autouse=True)
+def able(monkeypatch):
+    """On a dumb terminal there is no board."""
+    monkeypatch.setenv("TERM", "xterm")
 
 
 def narrator() -> tuple[Narrator, Screen]:
