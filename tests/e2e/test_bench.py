@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -37,6 +38,7 @@ def test_runners_are_started_beside_bare_processes_and_no_engine_is_no_failure(m
     monkeypatch.setattr(dispatch, "RUNS", 1)
     monkeypatch.setattr(dispatch, "AT_ONCE", {1: 2, 3: 1})
     monkeypatch.setattr(Containers, "open", none)
+    monkeypatch.setattr(dispatch, "shutil", SimpleNamespace(which=lambda name: name))
     figures = measured(capsys, "dispatch")
     assert list(figures) == ["dispatch.process_1", "dispatch.process_3", "dispatch.docker"]
     assert figures["dispatch.process_3"]["value"] > 0
