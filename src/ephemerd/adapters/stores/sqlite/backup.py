@@ -52,9 +52,9 @@ def put_aside(path: Path, rows: Iterable[tuple[str, str, str]]) -> int:
 def _put_aside(connection: sqlite3.Connection, kind: str, key: str, why: str) -> int:
     connection.execute(
         "INSERT INTO quarantine (seq, at, forge, delivery, body, error)"
-        " SELECT next_aside, coalesce(clock_now, 0), '', ?3, CAST(data AS BLOB), ?4"
-        " FROM record, store WHERE record.kind = ?1 AND record.id = ?2",
-        (kind, key, f"row {kind} {key}", why),
+        " SELECT next_aside, coalesce(clock_now, 0), '', ?, CAST(data AS BLOB), ?"
+        " FROM record, store WHERE record.kind = ? AND record.id = ?",
+        (f"row {kind} {key}", why, kind, key),
     )
     connection.execute("UPDATE store SET next_aside = next_aside + 1")
     return connection.execute("DELETE FROM record WHERE kind = ? AND id = ?", (kind, key)).rowcount

@@ -121,8 +121,8 @@ def segment(connection: sqlite3.Connection, number: int | None) -> Segment | Non
     """Read a segment's beginning, the newest one's without a number. Number 0, the empty store, is none."""
     found = connection.execute(
         "SELECT number, rules, checkpoint, first_seq FROM segment"
-        " WHERE number > 0 AND (?1 IS NULL OR number = ?1) ORDER BY number DESC LIMIT 1",
-        (number,),
+        " WHERE number > 0 AND (:number IS NULL OR number = :number) ORDER BY number DESC LIMIT 1",
+        {"number": number},
     ).fetchone()
     if found is None:
         return None
