@@ -47,10 +47,12 @@ def test_garbage_is_looked_for_as_in_the_daemon_while_a_benchmark_runs(monkeypat
         seen.append((gc.get_threshold()[0], gc.get_freeze_count() > 0))
         raise OSError("no room")
 
-    monkeypatch.setattr(run, "BENCHMARKS", {"one": looking})
-    (figure,) = run.run(["one"], lambda name: None)
-    assert seen == [(GARBAGE_AFTER, True)]
-    assert (figure.broken, figure.met) == (True, False)
+    monkeypatch.setattr(run, "BENCHMARKS", {"core": looking, "recover": looking})
+    figures = [*run.run(["core", "recover"], lambda name: None)]
+    assert seen == [(GARBAGE_AFTER, True), (before[0], False)], (
+        "reading plainly is what an ordinary program does"
+    )
+    assert [(figure.broken, figure.met) for figure in figures] == [(True, False)] * 2
     assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
 
 

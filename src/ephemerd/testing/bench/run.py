@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import psutil
 
@@ -35,6 +35,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "soak": soak,
 }
 
+PARTS = frozenset({"core", "sweep", "soak"})
+"""Those that run parts of the daemon in this process."""
 FAILURES = (RuntimeError, OSError, EOFError, DemoError, psutil.Error)
 """What the programs of a benchmark and the connections to them can fail with; time-outs are errors of the system."""
 
@@ -44,7 +46,7 @@ def run(names: Iterable[str], told: Callable[[str], None]) -> Iterator[Figure]:
     the others from being measured."""
     for name in names:
         told(name)
-        with _garbage_as_in_the_daemon():
+        with _garbage_as_in_the_daemon() if name in PARTS else nullcontext():
             try:
                 found = [*BENCHMARKS[name]()]
             except FAILURES as error:
@@ -54,7 +56,7 @@ def run(names: Iterable[str], told: Callable[[str], None]) -> Iterator[Figure]:
 
 @contextmanager
 def _garbage_as_in_the_daemon() -> Iterator[None]:
-    """Some run the core or the shell in this process: as in the daemon's, what was loaded is not gone through again."""
+    """As in the daemon's process, what was loaded is not gone through again."""
     before, frozen = gc.get_threshold(), gc.get_freeze_count()
     look_for_garbage_seldom()
     try:
