@@ -157,7 +157,7 @@ class Inbox:
 
     async def gather(self) -> None:
         """Where a delivery waits, let those come in too that the loop is about to read: one commit, which waits for the
-        disk once, does for all of them. Takes no time where the loop has nothing else to do."""
+        disk once, does for all of them. Where the loop has nothing else to do that is `QUIET` empty turns of it."""
         quiet = 0
         for _ in range(TURNS):
             here = len(self._items)
