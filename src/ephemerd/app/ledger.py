@@ -33,33 +33,37 @@ class _Run:
 
 
 class Ledger:
-    """The runs of all repositories at one forge, whose names are in lower case."""
+    """The runs of all repositories at one forge, whose names are in lower case. One whose jobs are over, as far as they
+    are known, is as good as one that nothing is known of, and is forgotten."""
 
     def __init__(self, most: int = MOST) -> None:
         self._runs: OrderedDict[tuple[str, int], _Run] = OrderedDict()
         self._open: dict[str, dict[int, int]] = {}
         self._most = most
 
+    def __len__(self) -> int:
+        return len(self._runs)
+
     def note(self, job: Job) -> None:
         """Take in a job's row."""
-        if not job.run_id:
+        name = (job.key.repository.lower(), job.run_id)
+        run, is_over = self._runs.get(name), job.status in ENDED_STATUSES
+        if not job.run_id or (run is None and is_over):
             return
-        repository = job.key.repository.lower()
-        name = (repository, job.run_id)
-        run = self._runs.get(name)
         if run is None:
             run = self._runs[name] = _Run(job.first_seen)
+            self._open.setdefault(name[0], {})[job.run_id] = run.first
         else:
             self._runs.move_to_end(name)
         run.told = max(run.told, job.since, job.confirmed)
-        if job.status in ENDED_STATUSES:
-            run.open.discard(job.key.id)
-        else:
+        if not is_over:
             run.open.add(job.key.id)
-        self._index(repository, job.run_id, run.first if run.open else None)
+        else:
+            run.open.discard(job.key.id)
+        if not run.open:
+            self._forget(name)
         while len(self._runs) > self._most:
-            (oldest, number), _ = self._runs.popitem(last=False)
-            self._index(oldest, number, None)
+            self._forget(next(iter(self._runs)))
 
     def explains(self, repository: str, run: RunSeen, now: int) -> bool:
         """Say whether the jobs of a run that is shown at `now` (ms) need not be read: what is known of them is no older
@@ -67,8 +71,8 @@ class Ledger:
         believed to be open."""
         known = self._runs.get((repository, run.id))
         if run.over:
-            return known is None or not known.open
-        if known is None or not known.open or run.quiet is None:
+            return known is None
+        if known is None or run.quiet is None:
             return False
         return now - run.quiet <= known.told + SLACK
 
@@ -77,12 +81,11 @@ class Ledger:
         known before a time (ms)."""
         return {number for number, first in self._open.get(repository, {}).items() if first < before}
 
-    def _index(self, repository: str, run: int, first: int | None) -> None:
-        runs = self._open.setdefault(repository, {})
-        if first is not None:
-            runs[run] = first
-        else:
-            runs.pop(run, None)
+    def _forget(self, name: tuple[str, int]) -> None:
+        repository, number = name
+        del self._runs[name]
+        runs = self._open[repository]
+        del runs[number]
         if not runs:
             del self._open[repository]
 

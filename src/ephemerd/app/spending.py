@@ -55,6 +55,7 @@ class Window:
         if self._grains and self._grains[-1][0] == grain:
             self._grains[-1][1] += amount
         else:
+            self.total(now)  # nobody else need ask
             self._grains.append([grain, amount])
         self._total += amount
 

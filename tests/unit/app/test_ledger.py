@@ -106,16 +106,13 @@ def test_what_is_remembered_is_bounded_and_its_open_runs_are_those_with_open_job
     ledger, kept = Ledger(most=3), dict[tuple[str, int], dict[int, JobStatus]]()
     for number, status, run, name in rows:
         ledger.note(job(number, status, run=run, name=name))
-        jobs = kept.pop((name, run), {})
-        kept[name, run] = jobs | {number: status}
+        jobs = kept.pop((name, run), {}) | {number: status}
+        if any(status not in ENDED_STATUSES for status in jobs.values()):
+            kept[name, run] = jobs
         kept = dict(list(kept.items())[-3:])
+        assert len(ledger) == len(kept), "what is over is kept by nobody"
     for name in ("a/a", "a/b"):
-        still = {
-            run
-            for (of, run), jobs in kept.items()
-            if of == name and any(status not in ENDED_STATUSES for status in jobs.values())
-        }
-        assert ledger.open(name, T0 + 1) == still
+        assert ledger.open(name, T0 + 1) == {run for of, run in kept if of == name}
 
 
 # -- a judge of one audit ------------------------------------------------------------------------------------

@@ -43,6 +43,14 @@ def test_a_window_counts_what_was_spent_within_it_and_forgets_no_grain_too_early
         assert within <= window.total(now) <= a_little_more
 
 
+def test_a_window_that_nobody_asks_holds_no_more_than_its_span():
+    window = Window(MINUTE)
+    for second in range(10_000):
+        window.add(T0 + second * SECOND, 1)
+        assert len(window._grains) <= 62
+    assert window.total(T0 + 9_999 * SECOND) in (60, 61)
+
+
 def test_what_is_larger_than_the_bound_by_itself_goes_where_nothing_else_did():
     window = Window(MINUTE)
     assert window.fits(T0, 900, 700)
