@@ -15,6 +15,8 @@ from ephemerd.ports.store import Keep
 from ephemerd.testing.memory.store import MemoryDisk
 from ephemerd.testing.simulate.exported import replay_exported
 from ephemerd.testing.soak import Soak, SoakResult
+from ephemerd.testing.soak.run import Sample
+from ephemerd.testing.soak.world import Outcome
 from ephemerd.testing.virtual_time import virtually
 
 pytestmark = pytest.mark.timeout(600)
@@ -72,6 +74,15 @@ def test_what_is_kept_by_time_is_bounded_by_its_time(result):
     assert last["store_deliveries"] <= 3.2 * JOBS  # eight days have not passed
     assert last["jobs"] <= FINISHED + GROWS_BY_CHANCE
     assert last["store_rows"] == pytest.approx(last["jobs"] + last["runners"] + last["counters"], abs=30)
+
+
+@pytest.mark.parametrize(("days", "first"), [(200.0, 15), (20.0, 45), (1.0, 90)])
+def test_growth_is_looked_for_once_all_that_is_kept_for_a_time_is_full(days, first):
+    samples = [Sample(jobs, 1_000 + jobs, 5_000 + min(jobs, 50), {}) for jobs in range(0, 101, 5)]
+    result = SoakResult(Outcome(jobs=100), days, 0, 1.0, samples)
+    assert result.warm[0].jobs == first
+    assert result.change("rss") == round(100 * (100 - first) / (1_000 + first), 2)
+    assert result.held("blocks") == round(100 * max(0, 50 - first) / min(first, 50), 2)
 
 
 def test_segments_that_a_running_store_opened_are_replayed_to_the_same_commands(tmp_path):

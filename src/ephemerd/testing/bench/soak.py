@@ -11,7 +11,7 @@ from ephemerd.testing.soak.run import FLAT
 from ephemerd.testing.soak.run import soak as run
 
 JOBS = 20_000
-DAYS = 40.0
+DAYS = 20.0
 PER_SECOND = 500.0
 
 
@@ -20,10 +20,12 @@ def soak() -> Sequence[Figure]:
     with _quiet():
         result = run(JOBS, days=DAYS)
     rate = result.outcome.jobs / result.wall_s
-    grown = abs(result.change("rss"))
+    grown, held = abs(result.change("rss")), abs(result.held("blocks"))
+    note = "blocks of Python's allocator after warm-up, of those that the jobs had added until then"
     return [
         figure("soak", "jobs/s", [rate], target=PER_SECOND, least=True),
         figure("soak.memory", "% of change", [grown], target=FLAT, note="resident memory after warm-up"),
+        figure("soak.held", "% of change", [held], target=FLAT, note=note),
         figure("soak.problems", "problems", [float(len(result.problems))], target=0.0),
     ]
 

@@ -7,7 +7,7 @@ import ctypes
 import gc
 import sys
 import time
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterator, Sized
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ import psutil
 
 from ephemerd.app.daemon import Daemon, Ports
 from ephemerd.app.intake import Intake, Taken
+from ephemerd.app.spending import Spending
 from ephemerd.core.validate import slot_difference, validate
 from ephemerd.domain.job import JobReport
 from ephemerd.domain.pool import Host, Policy, Pool, Setup
@@ -34,11 +35,13 @@ from ephemerd.testing.soak.world import (
 from ephemerd.testing.virtual_time import virtually
 
 DAYS = 200.0
-"""Virtual days over which the jobs arrive. Delivery ids are kept for 8 of them, whatever is set: all that is kept for a
-time is full long before the warm sample."""
+"""Virtual days over which the jobs arrive."""
 SAMPLES = 20
-WARM = 0.15
-"""The share of the jobs after which nothing may grow any more."""
+WARM, WARM_DAYS = 0.15, 8.5
+"""The share of the jobs, and the days, after which nothing may grow any more: delivery ids are kept for 8 days, whatever
+is set, and nothing is kept for longer."""
+LATEST = 0.9
+"""Where there are fewer days, growth is looked for from this share on, and may be what is kept for a time."""
 FLAT = 5.0
 """Percent by which memory may differ from what it was when warm."""
 QUIET = 3600.0
@@ -88,17 +91,28 @@ class SoakResult:
     samples: list[Sample]
     problems: list[str] = field(default_factory=list)
 
+    @property
+    def warm(self) -> list[Sample]:
+        """The samples after all that is kept for a time is full."""
+        share = min(max(WARM, WARM_DAYS / self.virtual_days), LATEST)
+        return [sample for sample in self.samples if sample.jobs >= share * self.outcome.jobs]
+
     def change(self, name: str) -> float:
         """The largest difference from the first warm sample, in percent of it."""
-        warm = [sample for sample in self.samples if sample.jobs >= WARM * self.outcome.jobs]
-        values: list[int] = [getattr(sample, name) for sample in warm]
+        return self._worst(name, getattr(self.warm[0], name))
+
+    def held(self, name: str) -> float:
+        """The same in percent of what the jobs had added until then, without what a process has before them."""
+        return self._worst(name, getattr(self.warm[0], name) - getattr(self.samples[0], name))
+
+    def _worst(self, name: str, of: int) -> float:
+        values: list[int] = [getattr(sample, name) for sample in self.warm]
         worst = max((value - values[0] for value in values), key=abs)
-        return round(100.0 * worst / values[0], 2)
+        return round(100.0 * worst / max(of, 1), 2)
 
     def plain(self) -> dict[str, Any]:
         """Return the object that `--json` prints."""
-        warm = next(one for one in self.samples if one.jobs >= WARM * self.outcome.jobs)
-        last = self.samples[-1]
+        warm, last = self.warm[0], self.samples[-1]
         return {
             **asdict(self.outcome),
             "virtual_days": round(self.virtual_days, 2),
@@ -106,7 +120,7 @@ class SoakResult:
             "jobs_per_s": round(self.outcome.jobs / self.wall_s, 1),
             "wall_s": round(self.wall_s, 1),
             "rss_mib": {"warm": _mib(warm.rss), "end": _mib(last.rss), "change_pct": self.change("rss")},
-            "blocks": {"warm": warm.blocks, "end": last.blocks, "change_pct": self.change("blocks")},
+            "blocks": {"warm": warm.blocks, "end": last.blocks, "change_pct": self.held("blocks")},
             "sizes": {"warm": warm.sizes, "end": last.sizes},
             "problems": self.problems,
         }
@@ -117,6 +131,11 @@ def _trim() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def _grains(spent: Spending) -> Iterator[list[int]]:
+    for window in (spent._minute, spent._lively, spent._lately, spent._idle, spent._first):
+        yield from window._grains
 
 
 def _mib(size: int) -> float:
@@ -220,6 +239,7 @@ class Soak:
         state, executor = daemon.core.state, daemon.executor
         index = state.index
         writer: Any = daemon._writer
+        listings = [forge.discovery for forge in executor._forges.values()]
         return {
             "jobs": state.jobs,
             "runners": state.runners,
@@ -233,6 +253,8 @@ class Soak:
             "recent": writer._recent,
             "inbox": range(len(daemon.inbox)),
             "credentials": executor._credentials._held,
+            "runs": [run for one in listings for run in one.ledger._runs],
+            "spent": [grain for one in listings for spent in one._spending.values() for grain in _grains(spent)],
             "commands": range(executor.running),
             "following": executor._following,
             "watching": executor._runtimes._watching,

@@ -252,7 +252,8 @@ class WorldClock:
         return self._world.now()
 
     def mark(self) -> tuple[int, str, int]:
-        return self.now(), "boot", self.now()
+        now = self._world.now()
+        return now, "boot", now
 
     def stepped(self) -> int:
         return 0
