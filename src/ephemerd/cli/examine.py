@@ -123,14 +123,14 @@ def disk(place: Path, kind: str, free: int) -> FindingView:
 
 def store(path: Path) -> FindingView:
     """Check the store as `store check` does."""
-    from ephemerd import bootstrap
+    from ephemerd import storing
 
     look = Look("store")
     if not path.exists():
         return look.ok(f"{path} is made when the daemon first starts")
     try:
-        found = bootstrap.check_store(path)
-    except bootstrap.StartError as error:
+        found = storing.check_store(path)
+    except storing.StartError as error:
         return look.problem(str(error), error.todo)
     if found.problems:
         more = f" and {len(found.problems) - 1} more" if len(found.problems) > 1 else ""

@@ -96,7 +96,7 @@ def _from_daemon(socket: Path | None, url: str | None, segment: int | None) -> I
 
 
 def _from_file(store: Path, segment: int | None) -> Iterator[Plain]:
-    from ephemerd.bootstrap import StartError, journal_of
+    from ephemerd.storing import StartError, journal_of
 
     try:
         with journal_of(store, segment) as (found, entries):

@@ -35,17 +35,17 @@ def serve(
     code = exit_code(found.findings)
     if code or found.effective is None:
         return code
-    from ephemerd import bootstrap
+    from ephemerd import serving
 
     said = common(context)
     path = here / found.path if found.path is not None else config
-    wishes = bootstrap.Wishes(
+    wishes = serving.Wishes(
         log_level=said.log_level if said.level_given else "",
         log_format=said.log_format,
         open_api=open_api,
         reread=lambda: examined(path, override or []),
     )
-    return bootstrap.serve(found.effective, wishes)
+    return serving.serve(found.effective, wishes)
 
 
 def _is_address(text: str) -> bool:

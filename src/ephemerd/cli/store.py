@@ -64,7 +64,7 @@ def path_of(store: Path | None, config: Path | None) -> Path:
 @contextmanager
 def _told() -> Iterator[None]:
     """Turn what cannot be done with a file into this program's way to fail."""
-    from ephemerd.bootstrap import StartError
+    from ephemerd.storing import StartError
 
     try:
         yield
@@ -89,11 +89,11 @@ def check(
     as_json: Json = False,
 ) -> int:
     """Check pages, schema, numbering and the state in the store; changes nothing, also beside a daemon."""
-    from ephemerd import bootstrap
+    from ephemerd import storing
 
     path = path_of(store, config)
     with _told():
-        found = bootstrap.check_store(path, set_aside=set_aside)
+        found = storing.check_store(path, set_aside=set_aside)
     if as_json:
         output.emit_json(_plain(found))
     else:
@@ -155,11 +155,11 @@ def backup(
     config: Config = None,
 ) -> int:
     """Copy the store into one file and check the copy; also while the daemon runs."""
-    from ephemerd import bootstrap
+    from ephemerd import storing
 
     path, quiet = path_of(store, config), common(context).quiet
     with _told(), _progress(quiet=quiet) as progress:
-        size = bootstrap.back_up_store(path, target, replace=force, progress=progress)
+        size = storing.back_up_store(path, target, replace=force, progress=progress)
     output.note(f"{size / 1024**2:.1f} MiB written to {target}, and checked", quiet=quiet)
     return Exit.DONE
 
@@ -193,11 +193,11 @@ def export(
     config: Config = None,
 ) -> int:
     """Write everything in the store as JSON lines; it holds no secret. Also while the daemon runs."""
-    from ephemerd import bootstrap
+    from ephemerd import storing
 
     path = path_of(store, config)
     with _told():
-        written = write_lines(bootstrap.lines_of_store(path), out)
+        written = write_lines(storing.lines_of_store(path), out)
     if out is not None:
         output.note(f"{written:,} lines written to {out}", quiet=common(context).quiet)
     return Exit.DONE
@@ -241,10 +241,10 @@ def quarantine(
 def _from_file(store: Path, *, clear: bool) -> list[Plain]:
     from dataclasses import asdict
 
-    from ephemerd import bootstrap
+    from ephemerd import storing
 
     with _told():
-        return [asdict(one) for one in bootstrap.quarantine_of_store(store, clear=clear)]
+        return [asdict(one) for one in storing.quarantine_of_store(store, clear=clear)]
 
 
 def _table(found: list[Plain]) -> output.Table:

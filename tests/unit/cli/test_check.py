@@ -160,8 +160,8 @@ def test_serve_hands_the_effective_configuration_over(cli, config, monkeypatch):
         return 5
 
     fake = types.SimpleNamespace(serve=serve, Wishes=types.SimpleNamespace)
-    monkeypatch.setitem(sys.modules, "ephemerd.bootstrap", fake)
-    monkeypatch.setattr("ephemerd.bootstrap", fake, raising=False)
+    monkeypatch.setitem(sys.modules, "ephemerd.serving", fake)
+    monkeypatch.setattr("ephemerd.serving", fake, raising=False)
     done = cli("serve", "-c", str(config), "-v", "--log-format", "json", "--open-api", "127.0.0.1:0")
     assert done.code == 5
     ((effective, wishes),) = given
@@ -174,8 +174,8 @@ def test_serve_hands_the_effective_configuration_over(cli, config, monkeypatch):
 def test_serve_leaves_the_level_to_the_configuration(cli, config, monkeypatch):
     given = []
     fake = types.SimpleNamespace(serve=lambda *all: given.append(all), Wishes=types.SimpleNamespace)
-    monkeypatch.setitem(sys.modules, "ephemerd.bootstrap", fake)
-    monkeypatch.setattr("ephemerd.bootstrap", fake, raising=False)
+    monkeypatch.setitem(sys.modules, "ephemerd.serving", fake)
+    monkeypatch.setattr("ephemerd.serving", fake, raising=False)
     cli("serve", "-c", str(config))
     assert given[0][1].log_level == ""
 

@@ -7,7 +7,7 @@ import gc
 
 import pytest
 
-from ephemerd.bootstrap import GARBAGE_AFTER
+from ephemerd.serving import GARBAGE_AFTER
 from ephemerd.testing.bench import core, machine, recover, run, sweep
 from ephemerd.testing.bench.figures import Figure, figure
 from ephemerd.testing.bench.scene import Scene, ended

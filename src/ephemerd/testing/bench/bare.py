@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 
 from ephemerd.app.inbox import Fate, Inbox, Receipt
-from ephemerd.bootstrap import build, look_for_garbage_seldom
+from ephemerd.bootstrap import build
 from ephemerd.config.effective import load_settings
 from ephemerd.core.events import Event
 from ephemerd.ports.store import DeliveryId
+from ephemerd.serving import look_for_garbage_seldom
 from ephemerd.web.server import Listener, bind_tcp
 from ephemerd.web.webhooks import webhook_app
 

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from ephemerd import bootstrap
 from ephemerd.app.daemon import Daemon
-from ephemerd.bootstrap import Parts, Wishes, serve
+from ephemerd.bootstrap import Parts
 from ephemerd.config.effective import Effective, load_settings
 from ephemerd.domain.job import JobReport
+from ephemerd.serving import Wishes, serve
 from ephemerd.testing.bench.programs import LABELS
 from ephemerd.testing.soak import world as soak
 from ephemerd.testing.soak.world import Rates, World, WorldForge, WorldRuntime

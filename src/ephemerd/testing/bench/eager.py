@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from ephemerd.app import spending
-from ephemerd.bootstrap import Wishes, serve
 from ephemerd.config.effective import load_settings
+from ephemerd.serving import Wishes, serve
 
 BOUNDS = ("REQUESTS", "LIVELY_REQUESTS")
 

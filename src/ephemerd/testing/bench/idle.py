@@ -46,7 +46,7 @@ async def _minute() -> tuple[Cost, Cost, float]:
     stage = Stage(options)
     try:
         async with stage:
-            script = "import ephemerd.bootstrap, signal; signal.pause()"
+            script = "import ephemerd.serving, signal; signal.pause()"
             bare = await asyncio.create_subprocess_exec(sys.executable, "-c", script)
             try:
                 await asyncio.sleep(SETTLE)

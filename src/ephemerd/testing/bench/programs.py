@@ -14,8 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ephemerd.bootstrap import check_store
 from ephemerd.domain.ids import is_ours
+from ephemerd.storing import check_store
 from ephemerd.testing.alone import write_alone
 from ephemerd.testing.demo.settings import tables_text
 from ephemerd.testing.demo.stage import free_port, remove_groups

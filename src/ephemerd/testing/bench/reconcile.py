@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from ephemerd.bootstrap import journal_of
+from ephemerd.storing import journal_of
 from ephemerd.testing.alone import SECRET
 from ephemerd.testing.bench.figures import RUNS, Figure, figure
 from ephemerd.testing.bench.lookalike import OWNER, TOKEN, looking_alike

@@ -14,9 +14,9 @@ import msgspec
 
 from ephemerd.app.recovery import boot
 from ephemerd.app.recovery import recover as begin
-from ephemerd.bootstrap import open_store
 from ephemerd.domain.pool import Setup
 from ephemerd.ports.store import Batch, StepRecord
+from ephemerd.storing import open_store
 from ephemerd.testing.bench.figures import RUNS, Figure, figure
 from ephemerd.testing.bench.scene import BEGAN, Scene, ended
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 
 import psutil
 
-from ephemerd.bootstrap import look_for_garbage_seldom
+from ephemerd.serving import look_for_garbage_seldom
 from ephemerd.testing.bench.api import api
 from ephemerd.testing.bench.core import core
 from ephemerd.testing.bench.dispatch import dispatch

@@ -11,7 +11,7 @@ from pathlib import Path
 
 def live(config: Path, log: Path) -> None:
     """Be the daemon, from its configuration to its end; what it says is added to ``log``."""
-    from ephemerd import bootstrap
+    from ephemerd import serving
     from ephemerd.config.effective import examine
 
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -20,7 +20,7 @@ def live(config: Path, log: Path) -> None:
     found = examine(config, {}, {})
     if found.effective is None:
         sys.exit(f"{config} cannot be used: {found.findings}")
-    sys.exit(bootstrap.serve(found.effective, bootstrap.Wishes(log_format="json")))
+    sys.exit(serving.serve(found.effective, serving.Wishes(log_format="json")))
 
 
 class Lives:
@@ -30,7 +30,7 @@ class Lives:
         self._config = config
         self._log = log
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["ephemerd.bootstrap", "ephemerd.config.effective", __name__])
+        self._context.set_forkserver_preload(["ephemerd.serving", "ephemerd.config.effective", __name__])
 
     def begin(self) -> ForkServerProcess:
         """Begin a life; ``kill()`` is what ends it."""

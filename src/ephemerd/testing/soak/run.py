@@ -38,8 +38,8 @@ DAYS = 200.0
 """Virtual days over which the jobs arrive."""
 SAMPLES = 20
 WARM, WARM_DAYS = 0.15, 8.5
-"""The share of the jobs, and the days, after which nothing may grow any more: delivery ids are kept for 8 days, whatever
-is set, and nothing is kept for longer."""
+"""The share of the jobs, and the days, after which nothing may grow any more: delivery ids are kept for 8 days,
+whatever is set, and nothing is kept for longer."""
 LATEST = 0.9
 """Where there are fewer days, growth is looked for from this share on, and may be what is kept for a time."""
 FLAT = 5.0
@@ -254,7 +254,9 @@ class Soak:
             "inbox": range(len(daemon.inbox)),
             "credentials": executor._credentials._held,
             "runs": [run for one in listings for run in one.ledger._runs],
-            "spent": [grain for one in listings for spent in one._spending.values() for grain in _grains(spent)],
+            "spent": [
+                grain for one in listings for spent in one._spending.values() for grain in _grains(spent)
+            ],
             "commands": range(executor.running),
             "following": executor._following,
             "watching": executor._runtimes._watching,
