@@ -111,8 +111,10 @@ def enter(t: Turn, group: Group) -> None:
 
 def forget(t: Turn, group: Group) -> None:
     """Drop a class of demand that has no job left."""
-    _unlink(t.state.index, group)
-    del t.state.index.groups[group.name]
+    index = t.state.index
+    _unlink(index, group)
+    index.unmatched += group.matched
+    del index.groups[group.name]
     t.put_class(group.name, None)
 
 
@@ -267,8 +269,10 @@ def _note(index: Index, variety: str, now: dict[str, int]) -> None:
     for name, units in (before or {}).items():
         if (group := index.groups.get(name)) is not None:
             group.matched -= units
+            index.unmatched += units
     for name, units in now.items():
         index.groups[name].matched += units
+        index.unmatched -= units
     index.flow[variety] = now
 
 
@@ -450,6 +454,7 @@ def _plan(t: Turn, group: Group, pool: Pool, job: Job) -> None:
     if job.waived:
         t.change_job(job, waived=False, unconfirmed=t.now)
     group.matched += 1
+    t.state.index.unmatched -= 1
     flow = t.state.index.flow.setdefault(variety_of(row), {})
     flow[group.name] = flow.get(group.name, 0) + 1
     line_up(t, group)
@@ -514,6 +519,7 @@ def relink(t: Turn) -> None:
     index.odd.update(dict.fromkeys(sorted(name for name in named if labels_of(name))))
     for name in sorted(index.groups):
         group = index.groups[name]
+        index.unmatched += group.matched
         group.matched, group.turn = 0, None
         link(t, group)
         index.dirty_groups[name] = None
