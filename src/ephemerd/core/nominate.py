@@ -13,7 +13,7 @@ from ephemerd.core.index import Group, variety_of
 from ephemerd.core.rows import PoolRow
 from ephemerd.core.spans import span
 from ephemerd.core.turn import Turn
-from ephemerd.domain.pool import Pool
+from ephemerd.domain.pool import Policy, Pool
 from ephemerd.domain.runner import Rule, Runner, S
 
 ENDABLE = frozenset({S.STARTING, S.LISTENING, S.ASSIGNED, S.RUNNING, S.FINISHING, S.STUCK})
@@ -27,21 +27,19 @@ def nominee(t: Turn, row: Runner) -> tuple[Rule, str] | None:
     state = row.state
     if state not in ENDABLE:
         return None
-    pool = t.state.pool(row.pool)
     found, order = _spent(t, row), row.order_given
     if order is not None and (order.even_if_busy or found is None):
         return Rule.OPERATOR, f"{order.who} asked: {order.reason}"
     if state is S.RUNNING:
-        return _overdue(t, row, pool) or found
+        return _overdue(t, row) or found
     if found is None and state is S.STARTING:
         found = _unborn(row)
     elif found is None and state is S.FINISHING:
         found = _finished(t, row)
-    if found is None and t.policy.orphan_sweep and not _rests(t, row, pool):
-        found = _leaked(row) or _kept_too_long(t, row, pool)
-        if found is None and state is S.LISTENING and row.listening is not None:
-            found = _expired(t, row, pool) or _surplus(t, row, pool) or _displaced(t, row)
-    return found or _cordoned(t, row)
+    found = found or _orphaned(t, row)
+    if found is None and state is S.LISTENING:
+        found = _cordoned(t, row)
+    return found
 
 
 def still(t: Turn, row: Runner, rule: Rule) -> bool:
@@ -51,6 +49,21 @@ def still(t: Turn, row: Runner, rule: Rule) -> bool:
     if rule is Rule.DISPLACED:
         return _displaced(t, row) is not None
     return True
+
+
+def _orphaned(t: Turn, row: Runner) -> tuple[Rule, str] | None:
+    """The rules of the orphan sweep. What they would nominate is kept while they rest."""
+    state, found = row.state, None
+    if row.leak is not None:
+        found = _leaked(row)
+    elif state is S.STUCK:
+        found = _kept_too_long(t, row)
+    if found is None and state is S.LISTENING and row.listening is not None:
+        pool = t.state.pools[row.pool].pool
+        found = _expired(t, row, pool) or _surplus(t, row, pool) or _displaced(t, row)
+    if found is None or not t.policy.orphan_sweep or _rests(t, row, t.state.pool(row.pool)):
+        return None
+    return found
 
 
 def _rests(t: Turn, row: Runner, pool: Pool) -> bool:
@@ -66,17 +79,18 @@ def _rests(t: Turn, row: Runner, pool: Pool) -> bool:
     return t.now < t.state.booted + pool.orphan_grace
 
 
-def _overdue(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
-    if pool.job_timeout is None or row.hard is None:
+def _overdue(t: Turn, row: Runner) -> tuple[Rule, str] | None:
+    limit = t.state.pools[row.pool].pool.job_timeout
+    if limit is None or row.hard is None:
         return None
     ran = t.now - row.hard
-    if ran < pool.job_timeout:
+    if ran < limit:
         return None
     if row.stopping is not None and t.now - row.stopping < t.policy.overdue_grace:
         return None
     return (
         Rule.OVERDUE,
-        f"its job has run for {span(ran)}, longer than the pool's job_timeout of {span(pool.job_timeout)}",
+        f"its job has run for {span(ran)}, longer than the pool's job_timeout of {span(limit)}",
     )
 
 
@@ -110,8 +124,8 @@ def _leaked(row: Runner) -> tuple[Rule, str] | None:
     return None
 
 
-def _kept_too_long(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
-    if _kept(row) and t.now - row.since >= pool.orphan_grace:
+def _kept_too_long(t: Turn, row: Runner) -> tuple[Rule, str] | None:
+    if _kept(row) and t.now - row.since >= t.state.pool(row.pool).orphan_grace:
         return (
             Rule.EXPIRED,
             "kept after a permit had lapsed, and no job showed itself within the grace window",
@@ -255,25 +269,32 @@ def add_moments(t: Turn, row: Runner, found: list[int]) -> None:
     pool, policy, state = t.state.pools[row.pool].pool, t.policy, row.state
     if row.adopted:
         found.append(t.state.booted + pool.orphan_grace)
-    if state is S.LISTENING and row.listening is not None:
-        begun = max(row.listening, row.since)
-        found += (
-            idle_from(row) + pool.orphan_grace,
-            begun + policy.hold_after,
-            begun + policy.displaced_after,
-            begun + pool.orphan_grace,
-        )
-        if pool.min_idle > 0:
-            found.append(begun + policy.max_idle_age)
-        if row.surplus_since is not None:
-            found.append(row.surplus_since + pool.surplus_grace)
-    elif state is S.FINISHING:
-        found.append(row.since + policy.exit_grace)
-    elif _kept(row):
-        found.append(row.since + pool.orphan_grace)
-    elif state is S.RUNNING and pool.job_timeout is not None and row.hard is not None:
-        found.append(row.hard + pool.job_timeout)
-        if row.stopping is not None:
-            found.append(row.stopping + policy.overdue_grace)
     if row.soft_last is not None:
         found.append(row.soft_last + policy.soft_sign_life)
+    if state is S.RUNNING:
+        if pool.job_timeout is not None and row.hard is not None:
+            found.append(row.hard + pool.job_timeout)
+            if row.stopping is not None:
+                found.append(row.stopping + policy.overdue_grace)
+    elif state is S.FINISHING:
+        found.append(row.since + policy.exit_grace)
+    elif state is S.LISTENING:
+        if row.listening is not None:
+            _add_moments_of_listener(policy, pool, row, found)
+    elif state is S.STUCK and _kept(row):
+        found.append(row.since + pool.orphan_grace)
+
+
+def _add_moments_of_listener(policy: Policy, pool: Pool, row: Runner, found: list[int]) -> None:
+    assert row.listening is not None
+    begun = max(row.listening, row.since)
+    found += (
+        idle_from(row) + pool.orphan_grace,
+        begun + policy.hold_after,
+        begun + policy.displaced_after,
+        begun + pool.orphan_grace,
+    )
+    if pool.min_idle > 0:
+        found.append(begun + policy.max_idle_age)
+    if row.surplus_since is not None:
+        found.append(row.surplus_since + pool.surplus_grace)
