@@ -16,7 +16,7 @@ from ephemerd.core.index import Group, is_supply, variety_of
 from ephemerd.core.turn import Turn
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import J
-from ephemerd.domain.pool import Policy
+from ephemerd.domain.pool import Policy, Pool
 from ephemerd.domain.runner import FINAL, GatePhase, Runner, RunnerState, S
 
 ASKED_ONE_BY_ONE = 16
@@ -47,9 +47,9 @@ def examine(t: Turn, name: RunnerId) -> None:
         row = runners[name]
     limit = LIMITS.get(row.state)
     if limit is not None:
-        if not limit(t, row):
+        row = limit(t, row)
+        if row is None:
             return
-        row = runners[name]
     if row.adopted or row.lost is not None or row.state is S.LISTENING:
         _ask_what_is_open(t, row)
         row = runners[name]
@@ -62,59 +62,56 @@ def examine(t: Turn, name: RunnerId) -> None:
         gate.begin(t, row, *found)
 
 
-def _planned(t: Turn, row: Runner) -> bool:
+def _planned(t: Turn, row: Runner) -> Runner | None:
     if t.now - row.since < t.policy.planned_limit:
-        return True
+        return row
     lifecycle.end(t, row, "planned, and nothing was done about it")
-    return False
+    return None
 
 
-def _registering(t: Turn, row: Runner) -> bool:
+def _registering(t: Turn, row: Runner) -> None:
     if t.now - row.since >= t.policy.registering_limit:
         lifecycle.look_up_name(t, row)
-    return False
 
 
-def _starting(t: Turn, row: Runner) -> bool:
+def _starting(t: Turn, row: Runner) -> Runner:
     if t.now - row.since >= t.policy.provision_limit and not row.late:
-        t.change_runner(row, late=True, stuck="it does not begin to listen")
-    return True
+        return t.change_runner(row, late=True, stuck="it does not begin to listen")
+    return row
 
 
-def _assigned(t: Turn, row: Runner) -> bool:
+def _assigned(t: Turn, row: Runner) -> Runner:
     last = row.soft_last if row.soft_last is not None else row.since
     if t.now - last >= t.policy.soft_sign_life and row.hard is None:
-        signs.lapse(t, row)
-    elif t.now - row.since >= t.policy.assigned_stuck and not row.stuck:
-        row = t.change_runner(row, stuck=STUCK_ASSIGNED)
-        lifecycle.look_up(t, row)
-    return True
+        return signs.lapse(t, row)
+    if t.now - row.since >= t.policy.assigned_stuck and not row.stuck:
+        return lifecycle.look_up(t, t.change_runner(row, stuck=STUCK_ASSIGNED))
+    return row
 
 
-def _running(t: Turn, row: Runner) -> bool:
+def _running(t: Turn, row: Runner) -> Runner:
     if row.worker is None and row.job is None:
         began = row.hard if row.hard is not None else row.since
         if not row.stuck and t.now - began >= t.policy.no_worker_stuck:
-            t.change_runner(row, stuck=STUCK_NO_WORKER)
+            return t.change_runner(row, stuck=STUCK_NO_WORKER)
     elif row.stuck == STUCK_NO_WORKER:
-        t.change_runner(row, stuck="")
-    return True
+        return t.change_runner(row, stuck="")
+    return row
 
 
-def _finishing(t: Turn, row: Runner) -> bool:
+def _finishing(t: Turn, row: Runner) -> Runner:
     if row.over is not None and t.now - row.over >= t.policy.stuck_after and not row.stuck:
-        t.change_runner(row, stuck=STUCK_WORKER)
-    return True
+        return t.change_runner(row, stuck=STUCK_WORKER)
+    return row
 
 
-def _retiring(t: Turn, row: Runner) -> bool:
+def _retiring(t: Turn, row: Runner) -> None:
     destroying = row.gate is None or row.gate.phase is GatePhase.DESTROYING
     if t.now - row.since >= t.policy.retiring_limit and destroying:
         lifecycle.abandon(t, row, "no end within the limit")
-    return False
 
 
-LIMITS: dict[RunnerState, Callable[[Turn, Runner], bool]] = {
+LIMITS: dict[RunnerState, Callable[[Turn, Runner], Runner | None]] = {
     S.PLANNED: _planned,
     S.REGISTERING: _registering,
     S.STARTING: _starting,
@@ -123,7 +120,7 @@ LIMITS: dict[RunnerState, Callable[[Turn, Runner], bool]] = {
     S.FINISHING: _finishing,
     S.RETIRING: _retiring,
 }
-"""What applies the limit of a state; it says whether the runner still is one to nominate."""
+"""What applies the limit of a state; it returns the row as it is then, or None where the runner is none to nominate."""
 
 
 def _ask_what_is_open(t: Turn, row: Runner) -> None:
@@ -217,65 +214,100 @@ def _tidy(t: Turn, row: Runner) -> None:
 
 def next_look(t: Turn, row: Runner) -> int | None:
     """Return the next moment at which something can become due for the runner as it stands."""
-    found = _moments(t, row)
+    found = _moments_of_remains(t, row) if row.state in FINAL else _moments(t, row)
+    if row.asked is not None:
+        found.append(row.asked + gate.QUESTION_LIMIT)
+    if row.consumes:
+        nameless = (row.soft_last or 0) + t.policy.nameless_soft
+        found.append(nameless if row.hard is None else signs.telling_from(t, row))
     if not found:
         return None
     first, now = min(found), t.now
     return first if first > now else min((moment for moment in found if moment > now), default=None)
 
 
-def _moments(t: Turn, row: Runner) -> list[int]:
-    """Return the moments at which something could become due; some are over."""
-    policy, fence, found = t.policy, row.fence, []
-    if row.asked is not None:
-        found.append(row.asked + gate.QUESTION_LIMIT)
-    if row.consumes:
-        nameless = (row.soft_last or 0) + policy.nameless_soft
-        found.append(nameless if row.hard is None else signs.telling_from(t, row))
-    if row.state in FINAL:
-        _add_moments_of_remains(policy, row, found)
-        return found
-    if fence.retry or row.unregister:
-        found.append(fence.retry)
-    if row.gate is not None:
-        found.append(row.gate.deadline)
-    if row.vetoed_until:
-        found.append(row.vetoed_until)
-    if row.lost is not None:
-        found.append(row.lost + policy.look_again)
-    if fence.missing is not None:
-        found.append(fence.missing + policy.look_again)
-    _add_moments_of_state(policy, row, found)
-    nominate.add_moments(t, row, found)
-    return found
-
-
-def _add_moments_of_remains(policy: Policy, row: Runner, found: list[int]) -> None:
+def _moments_of_remains(t: Turn, row: Runner) -> list[int]:
+    """Return the moments of a runner that is gone; here as below some may be over."""
+    found = [row.since + t.policy.gone_kept]
     if row.unregister:
         found.append(row.fence.retry)
     if row.cleanup or row.leak is not None:
         found.append(row.vetoed_until)
     if row.leak is not None:
-        found.append(row.leak + policy.look_again)
-    found.append(row.since + policy.gone_kept)
+        found.append(row.leak + t.policy.look_again)
+    return found
 
 
-def _add_moments_of_state(policy: Policy, row: Runner, found: list[int]) -> None:
-    state = row.state
-    if state is S.RUNNING:
-        if row.hard is not None:
-            found.append(row.hard + policy.no_worker_stuck)
-    elif state is S.STARTING:
-        found.append(row.since + policy.provision_limit)
-    elif state is S.REGISTERING:
-        found.append(row.since + policy.registering_limit)
-    elif state is S.FINISHING:
-        if row.over is not None:
-            found.append(row.over + policy.stuck_after)
-    elif state is S.ASSIGNED:
-        last = row.soft_last if row.soft_last is not None else row.since
-        found += (row.since + policy.assigned_stuck, last + policy.soft_sign_life)
-    elif state is S.RETIRING:
-        found.append(row.since + policy.retiring_limit)
-    elif state is S.PLANNED:
-        found.append(row.since + policy.planned_limit)
+def _moments(t: Turn, row: Runner) -> list[int]:
+    """Return the moments of a runner that lives: those of its state, and what else may be due in any."""
+    policy, pool, fence = t.policy, t.state.pools[row.pool].pool, row.fence
+    found = MOMENTS[row.state](policy, pool, row)
+    if fence.retry or row.unregister:
+        found.append(fence.retry)
+    if fence.missing is not None:
+        found.append(fence.missing + policy.look_again)
+    if row.lost is not None:
+        found.append(row.lost + policy.look_again)
+    if row.gate is not None:
+        found.append(row.gate.deadline)
+    if row.vetoed_until:
+        found.append(row.vetoed_until)
+    if row.adopted:
+        found.append(t.state.booted + pool.orphan_grace)
+    if row.soft_last is not None:
+        found.append(row.soft_last + policy.soft_sign_life)
+    return found
+
+
+def _moments_of_listener(policy: Policy, pool: Pool, row: Runner) -> list[int]:
+    if row.listening is None:
+        return []
+    begun = max(row.listening, row.since)
+    found = [
+        nominate.idle_from(row) + pool.orphan_grace,
+        begun + policy.hold_after,
+        begun + policy.displaced_after,
+        begun + pool.orphan_grace,
+    ]
+    if pool.min_idle > 0:
+        found.append(begun + policy.max_idle_age)
+    if row.surplus_since is not None:
+        found.append(row.surplus_since + pool.surplus_grace)
+    return found
+
+
+def _moments_of_assigned(policy: Policy, _: Pool, row: Runner) -> list[int]:
+    last = row.soft_last if row.soft_last is not None else row.since
+    return [row.since + policy.assigned_stuck, last + policy.soft_sign_life]
+
+
+def _moments_of_running(policy: Policy, pool: Pool, row: Runner) -> list[int]:
+    if row.hard is None:
+        return []
+    found = [row.hard + policy.no_worker_stuck]
+    if pool.job_timeout is not None:
+        found.append(row.hard + pool.job_timeout)
+        if row.stopping is not None:
+            found.append(row.stopping + policy.overdue_grace)
+    return found
+
+
+def _moments_of_finishing(policy: Policy, _: Pool, row: Runner) -> list[int]:
+    found = [row.since + policy.exit_grace]
+    if row.over is not None:
+        found.append(row.over + policy.stuck_after)
+    return found
+
+
+MOMENTS: dict[RunnerState, Callable[[Policy, Pool, Runner], list[int]]] = {
+    S.PLANNED: lambda policy, _, row: [row.since + policy.planned_limit],
+    S.REGISTERING: lambda policy, _, row: [row.since + policy.registering_limit],
+    S.STARTING: lambda policy, _, row: [row.since + policy.provision_limit],
+    S.LISTENING: _moments_of_listener,
+    S.ASSIGNED: _moments_of_assigned,
+    S.RUNNING: _moments_of_running,
+    S.FINISHING: _moments_of_finishing,
+    S.STUCK: lambda _, pool, row: [row.since + pool.orphan_grace] if nominate.is_kept(row) else [],
+    S.RETIRING: lambda policy, _, row: [row.since + policy.retiring_limit],
+}
+"""What gives the moments at which the limit of a state, or a rule that nominates in it, could begin to hold."""

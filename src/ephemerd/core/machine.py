@@ -105,7 +105,7 @@ class Core:
             if index.dirty_groups or index.dirty_varieties or index.advanced:
                 plan.settle(t)
             settled = t.stirred
-            if settled != planned and (index.unmatched or state.spared):
+            if (index.unmatched or state.spared) and settled != planned:
                 plan.provision(t)
             planned = t.stirred
             if t.touched:

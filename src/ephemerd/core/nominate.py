@@ -1,7 +1,7 @@
 """The nomination rules: who could go, and why. They nominate and have no authority.
 
 `nominee` is asked for a runner whenever something about it changed and at each moment at which a rule
-could begin to hold (`moments`), so nothing waits for a sweep; the sweep every `nominate_every` asks again.
+could begin to hold (`examine.next_look`), so nothing waits for a sweep; the sweep every `nominate_every` asks again.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from ephemerd.core.index import Group, variety_of
 from ephemerd.core.rows import PoolRow
 from ephemerd.core.spans import span
 from ephemerd.core.turn import Turn
-from ephemerd.domain.pool import Policy, Pool
+from ephemerd.domain.pool import Pool
 from ephemerd.domain.runner import Rule, Runner, S
 
 ENDABLE = frozenset({S.STARTING, S.LISTENING, S.ASSIGNED, S.RUNNING, S.FINISHING, S.STUCK})
+UNHEARD_OF = frozenset({S.LISTENING, S.STUCK})
+"""States in which a runner may have no job, and nothing tells of its end."""
 
 
 def nominee(t: Turn, row: Runner) -> tuple[Rule, str] | None:
@@ -36,7 +38,8 @@ def nominee(t: Turn, row: Runner) -> tuple[Rule, str] | None:
         found = _unborn(row)
     elif found is None and state is S.FINISHING:
         found = _finished(t, row)
-    found = found or _orphaned(t, row)
+    if found is None and (row.leak is not None or state in UNHEARD_OF):
+        found = _orphaned(t, row)
     if found is None and state is S.LISTENING:
         found = _cordoned(t, row)
     return found
@@ -125,7 +128,7 @@ def _leaked(row: Runner) -> tuple[Rule, str] | None:
 
 
 def _kept_too_long(t: Turn, row: Runner) -> tuple[Rule, str] | None:
-    if _kept(row) and t.now - row.since >= t.state.pool(row.pool).orphan_grace:
+    if is_kept(row) and t.now - row.since >= t.state.pool(row.pool).orphan_grace:
         return (
             Rule.EXPIRED,
             "kept after a permit had lapsed, and no job showed itself within the grace window",
@@ -146,7 +149,7 @@ def _expired(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
     return Rule.EXPIRED, f"dispatched but never assigned a job within the grace window ({span(idle)})"
 
 
-def _kept(row: Runner) -> bool:
+def is_kept(row: Runner) -> bool:
     """Say whether a second look kept it from being destroyed, and nothing was heard of a job."""
     return row.state is S.STUCK and row.leak is None and row.hard is None
 
@@ -262,39 +265,3 @@ def _cordoned(t: Turn, row: Runner) -> tuple[Rule, str] | None:
     if host is not None and not host.configured:
         return Rule.CORDONED, "its host is not configured any more"
     return None
-
-
-def add_moments(t: Turn, row: Runner, found: list[int]) -> None:
-    """Add the times (ms) at which a rule could begin to hold for the runner as it stands."""
-    pool, policy, state = t.state.pools[row.pool].pool, t.policy, row.state
-    if row.adopted:
-        found.append(t.state.booted + pool.orphan_grace)
-    if row.soft_last is not None:
-        found.append(row.soft_last + policy.soft_sign_life)
-    if state is S.RUNNING:
-        if pool.job_timeout is not None and row.hard is not None:
-            found.append(row.hard + pool.job_timeout)
-            if row.stopping is not None:
-                found.append(row.stopping + policy.overdue_grace)
-    elif state is S.FINISHING:
-        found.append(row.since + policy.exit_grace)
-    elif state is S.LISTENING:
-        if row.listening is not None:
-            _add_moments_of_listener(policy, pool, row, found)
-    elif state is S.STUCK and _kept(row):
-        found.append(row.since + pool.orphan_grace)
-
-
-def _add_moments_of_listener(policy: Policy, pool: Pool, row: Runner, found: list[int]) -> None:
-    assert row.listening is not None
-    begun = max(row.listening, row.since)
-    found += (
-        idle_from(row) + pool.orphan_grace,
-        begun + policy.hold_after,
-        begun + policy.displaced_after,
-        begun + pool.orphan_grace,
-    )
-    if pool.min_idle > 0:
-        found.append(begun + policy.max_idle_age)
-    if row.surplus_since is not None:
-        found.append(row.surplus_since + pool.surplus_grace)

@@ -296,7 +296,8 @@ def _match_component(t: Turn, start: str, seen: dict[str, None]) -> None:
         if group is not None and not set(group.varieties).isdisjoint(varieties):
             holding.review(t, group)
     for variety in varieties:
-        _mark_spares(t, variety)
+        if index.supply.get(variety):
+            _mark_spares(t, variety)
 
 
 def _ask_for_room(t: Turn, varieties: Collection[str]) -> None:
@@ -345,10 +346,8 @@ def _waiting_for(t: Turn, varieties: Collection[str], host: str) -> Iterable[Gro
 def _mark_spares(t: Turn, variety: str) -> None:
     """Note on each runner of a variety's supply whether the matching leaves it over; the most advanced ones
     are matched first."""
-    names, left = t.state.index.supply.get(variety), t.state.index.leftover.get(variety, 0)
-    if not names:
-        return
-    members = [t.state.runners[name] for name in names]
+    members = [t.state.runners[name] for name in t.state.index.supply[variety]]
+    left = t.state.index.leftover.get(variety, 0)
     if left:
         members.sort(key=_advancement)
     used = len(members) - left
