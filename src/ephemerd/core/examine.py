@@ -16,7 +16,6 @@ from ephemerd.core.index import Group, is_supply, variety_of
 from ephemerd.core.turn import Turn
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import J
-from ephemerd.domain.pool import Policy, Pool
 from ephemerd.domain.runner import FINAL, GatePhase, Runner, RunnerState, S
 
 ASKED_ONE_BY_ONE = 16
@@ -214,55 +213,40 @@ def _tidy(t: Turn, row: Runner) -> None:
 
 def next_look(t: Turn, row: Runner) -> int | None:
     """Return the next moment at which something can become due for the runner as it stands."""
-    found = _moments_of_remains(t, row) if row.state in FINAL else _moments(t, row)
+    policy, fence = t.policy, row.fence
+    found = MOMENTS[row.state](t, row)
     if row.asked is not None:
         found.append(row.asked + gate.QUESTION_LIMIT)
     if row.consumes:
-        nameless = (row.soft_last or 0) + t.policy.nameless_soft
+        nameless = (row.soft_last or 0) + policy.nameless_soft
         found.append(nameless if row.hard is None else signs.telling_from(t, row))
+    if row.unregister:
+        found.append(fence.retry)
+    if row.state not in FINAL:
+        if fence.retry:
+            found.append(fence.retry)
+        if fence.missing is not None:
+            found.append(fence.missing + policy.look_again)
+        if row.lost is not None:
+            found.append(row.lost + policy.look_again)
+        if row.gate is not None:
+            found.append(row.gate.deadline)
+        if row.vetoed_until:
+            found.append(row.vetoed_until)
+        if row.adopted:
+            found.append(t.state.booted + t.state.pool(row.pool).orphan_grace)
+        if row.soft_last is not None:
+            found.append(row.soft_last + policy.soft_sign_life)
     if not found:
         return None
     first, now = min(found), t.now
     return first if first > now else min((moment for moment in found if moment > now), default=None)
 
 
-def _moments_of_remains(t: Turn, row: Runner) -> list[int]:
-    """Return the moments of a runner that is gone; here as below some may be over."""
-    found = [row.since + t.policy.gone_kept]
-    if row.unregister:
-        found.append(row.fence.retry)
-    if row.cleanup or row.leak is not None:
-        found.append(row.vetoed_until)
-    if row.leak is not None:
-        found.append(row.leak + t.policy.look_again)
-    return found
-
-
-def _moments(t: Turn, row: Runner) -> list[int]:
-    """Return the moments of a runner that lives: those of its state, and what else may be due in any."""
-    policy, pool, fence = t.policy, t.state.pools[row.pool].pool, row.fence
-    found = MOMENTS[row.state](policy, pool, row)
-    if fence.retry or row.unregister:
-        found.append(fence.retry)
-    if fence.missing is not None:
-        found.append(fence.missing + policy.look_again)
-    if row.lost is not None:
-        found.append(row.lost + policy.look_again)
-    if row.gate is not None:
-        found.append(row.gate.deadline)
-    if row.vetoed_until:
-        found.append(row.vetoed_until)
-    if row.adopted:
-        found.append(t.state.booted + pool.orphan_grace)
-    if row.soft_last is not None:
-        found.append(row.soft_last + policy.soft_sign_life)
-    return found
-
-
-def _moments_of_listener(policy: Policy, pool: Pool, row: Runner) -> list[int]:
+def _moments_of_listener(t: Turn, row: Runner) -> list[int]:
     if row.listening is None:
         return []
-    begun = max(row.listening, row.since)
+    policy, pool, begun = t.policy, t.state.pool(row.pool), max(row.listening, row.since)
     found = [
         nominate.idle_from(row) + pool.orphan_grace,
         begun + policy.hold_after,
@@ -276,38 +260,54 @@ def _moments_of_listener(policy: Policy, pool: Pool, row: Runner) -> list[int]:
     return found
 
 
-def _moments_of_assigned(policy: Policy, _: Pool, row: Runner) -> list[int]:
+def _moments_of_assigned(t: Turn, row: Runner) -> list[int]:
     last = row.soft_last if row.soft_last is not None else row.since
-    return [row.since + policy.assigned_stuck, last + policy.soft_sign_life]
+    return [row.since + t.policy.assigned_stuck, last + t.policy.soft_sign_life]
 
 
-def _moments_of_running(policy: Policy, pool: Pool, row: Runner) -> list[int]:
+def _moments_of_running(t: Turn, row: Runner) -> list[int]:
     if row.hard is None:
         return []
-    found = [row.hard + policy.no_worker_stuck]
-    if pool.job_timeout is not None:
-        found.append(row.hard + pool.job_timeout)
+    found, limit = [row.hard + t.policy.no_worker_stuck], t.state.pools[row.pool].pool.job_timeout
+    if limit is not None:
+        found.append(row.hard + limit)
         if row.stopping is not None:
-            found.append(row.stopping + policy.overdue_grace)
+            found.append(row.stopping + t.policy.overdue_grace)
     return found
 
 
-def _moments_of_finishing(policy: Policy, _: Pool, row: Runner) -> list[int]:
-    found = [row.since + policy.exit_grace]
+def _moments_of_finishing(t: Turn, row: Runner) -> list[int]:
+    found = [row.since + t.policy.exit_grace]
     if row.over is not None:
-        found.append(row.over + policy.stuck_after)
+        found.append(row.over + t.policy.stuck_after)
     return found
 
 
-MOMENTS: dict[RunnerState, Callable[[Policy, Pool, Runner], list[int]]] = {
-    S.PLANNED: lambda policy, _, row: [row.since + policy.planned_limit],
-    S.REGISTERING: lambda policy, _, row: [row.since + policy.registering_limit],
-    S.STARTING: lambda policy, _, row: [row.since + policy.provision_limit],
+def _moments_of_stuck(t: Turn, row: Runner) -> list[int]:
+    return [row.since + t.state.pool(row.pool).orphan_grace] if nominate.is_kept(row) else []
+
+
+def _moments_of_remains(t: Turn, row: Runner) -> list[int]:
+    found = [row.since + t.policy.gone_kept]
+    if row.cleanup or row.leak is not None:
+        found.append(row.vetoed_until)
+    if row.leak is not None:
+        found.append(row.leak + t.policy.look_again)
+    return found
+
+
+MOMENTS: dict[RunnerState, Callable[[Turn, Runner], list[int]]] = {
+    S.PLANNED: lambda t, row: [row.since + t.policy.planned_limit],
+    S.REGISTERING: lambda t, row: [row.since + t.policy.registering_limit],
+    S.STARTING: lambda t, row: [row.since + t.policy.provision_limit],
     S.LISTENING: _moments_of_listener,
     S.ASSIGNED: _moments_of_assigned,
     S.RUNNING: _moments_of_running,
     S.FINISHING: _moments_of_finishing,
-    S.STUCK: lambda _, pool, row: [row.since + pool.orphan_grace] if nominate.is_kept(row) else [],
-    S.RETIRING: lambda policy, _, row: [row.since + policy.retiring_limit],
+    S.RETIRING: lambda t, row: [row.since + t.policy.retiring_limit],
+    S.STUCK: _moments_of_stuck,
+    S.ABANDONED: _moments_of_remains,
+    S.GONE: _moments_of_remains,
 }
-"""What gives the moments at which the limit of a state, or a rule that nominates in it, could begin to hold."""
+"""What gives the moments at which the limit of a state, or a rule that nominates in it, could begin to hold; some may
+be over."""

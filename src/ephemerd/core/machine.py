@@ -107,7 +107,7 @@ class Core:
             settled = t.stirred
             if (index.unmatched or state.spared) and settled != planned:
                 plan.provision(t)
-            planned = t.stirred
+                planned = t.stirred
             if t.touched:
                 touched, t.touched = t.touched, {}
                 for name in touched if len(touched) < 2 else _in_order(t, touched):

@@ -52,13 +52,14 @@ def link(t: Turn, group: Group) -> None:
         if serves(row.pool, row.pool.labels, group)
     ]
     fitting.sort()
-    group.pools = tuple(name for _, name in fitting)
-    for variety in index.odd:
-        labels = labels_of(variety)
-        if serves(t.state.pool(pool_of(variety)), labels, group):
-            fitting.append((len(labels), variety))
-    fitting.sort()
-    group.varieties = tuple(name for _, name in fitting)
+    group.pools = group.varieties = tuple([name for _, name in fitting])
+    if index.odd:
+        for variety in index.odd:
+            labels = labels_of(variety)
+            if serves(t.state.pool(pool_of(variety)), labels, group):
+                fitting.append((len(labels), variety))
+        fitting.sort()
+        group.varieties = tuple([name for _, name in fitting])
     taker = (len(fitting), group.name)
     for name in group.varieties:
         insort(index.takers.setdefault(name, []), taker)
@@ -152,7 +153,7 @@ def _match_changed(t: Turn) -> dict[str, None]:
     for variety in sorted(stale):
         if variety not in matched:
             _match_component(t, variety, matched)
-    if index.unmatched:
+    if index.unmatched and any(index.supply.values()):
         _ask_for_room(t, matched)
     return matched
 
@@ -301,7 +302,8 @@ def _match_component(t: Turn, start: str, seen: dict[str, None]) -> None:
 
 
 def _ask_for_room(t: Turn, varieties: Collection[str]) -> None:
-    """Demand waits for a slot: have whoever may be displaced for it looked at now, not at the next sweep."""
+    """Demand waits for a slot: have whoever of the supply may be displaced for it looked at now, not at the next
+    sweep."""
     index = t.state.index
     for host in {t.state.pool(pool_of(name)).host: None for name in varieties}:
         if t.state.slots_free(host) > 0 and not _has_crowded(t.state, host):
