@@ -254,8 +254,7 @@ def _yields(row: Runner) -> bool:
 
 
 def _cordoned(t: Turn, row: Runner) -> tuple[Rule, str] | None:
-    if row.state is not S.LISTENING:
-        return None
+    """The rule for one that listens where nobody wants it any more."""
     pool, host = t.state.pools[row.pool], t.state.hosts.get(row.host)
     why = pool.cordoned or (host.cordoned if host else "") or t.state.meta.get("cordoned", "")
     if why:

@@ -74,6 +74,7 @@ def sent(state: RunnerState, **marks: Any) -> list[str]:
         (S.PLANNED, {}, 30 * SECOND),
         (S.REGISTERING, {}, MINUTE),
         (S.STARTING, {}, 5 * MINUTE),
+        (S.LISTENING, {}, None),
         (S.ASSIGNED, {}, 2 * MINUTE),
         (S.ASSIGNED, {"since": -AGO}, 10 * MINUTE),
         (S.ASSIGNED, {"since": -AGO, "soft_last": -MINUTE}, 14 * MINUTE),
