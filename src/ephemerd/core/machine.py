@@ -96,8 +96,8 @@ class Core:
         return {"rules": RULES, "rows": rows}
 
     def _settle(self, t: Turn) -> None:
-        """Match, plan and examine until nothing changes any more. Nothing is to be matched again but by what
-        `stirred` counts."""
+        """Match, plan and examine in rounds, the last of which changes nothing: whatever makes it necessary to match
+        again is counted by `stirred`."""
         state, index = t.state, t.state.index
         looked: dict[RunnerId, None] = {}
         planned = -1

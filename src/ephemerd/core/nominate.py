@@ -17,8 +17,8 @@ from ephemerd.domain.pool import Pool
 from ephemerd.domain.runner import Rule, Runner, S
 
 ENDABLE = frozenset({S.STARTING, S.LISTENING, S.ASSIGNED, S.RUNNING, S.FINISHING, S.STUCK})
-UNHEARD_OF = frozenset({S.LISTENING, S.STUCK})
-"""States in which a runner may have no job, and nothing tells of its end."""
+SWEPT = frozenset({S.LISTENING, S.STUCK})
+"""States that rules of the orphan sweep are about; `leaked` is about any."""
 
 
 def nominee(t: Turn, row: Runner) -> tuple[Rule, str] | None:
@@ -38,7 +38,7 @@ def nominee(t: Turn, row: Runner) -> tuple[Rule, str] | None:
         found = _unborn(row)
     elif found is None and state is S.FINISHING:
         found = _finished(t, row)
-    if found is None and (row.leak is not None or state in UNHEARD_OF):
+    if found is None and (row.leak is not None or state in SWEPT):
         found = _orphaned(t, row)
     if found is None and state is S.LISTENING:
         found = _cordoned(t, row)
@@ -55,7 +55,7 @@ def still(t: Turn, row: Runner, rule: Rule) -> bool:
 
 
 def _orphaned(t: Turn, row: Runner) -> tuple[Rule, str] | None:
-    """The rules of the orphan sweep. What they would nominate is kept while they rest."""
+    """The rules of the orphan sweep, which nominate nobody while they rest."""
     state, found = row.state, None
     if row.leak is not None:
         found = _leaked(row)

@@ -122,11 +122,12 @@ def forget(t: Turn, group: Group) -> None:
 def settle(t: Turn) -> None:
     """Match again what changed."""
     index = t.state.index
-    advanced, index.advanced = index.advanced, {}
     matched = _match_changed(t) if index.dirty_groups or index.dirty_varieties else {}
-    for variety in sorted(advanced) if index.leftover else ():
-        if variety in index.leftover and variety not in matched:
-            _mark_spares(t, variety)
+    if index.advanced:
+        advanced, index.advanced = index.advanced, {}
+        for variety in sorted(advanced) if index.leftover else ():
+            if variety in index.leftover and variety not in matched:
+                _mark_spares(t, variety)
 
 
 def _match_changed(t: Turn) -> dict[str, None]:
@@ -243,14 +244,14 @@ def _count_alone(index: Index, variety: str) -> None:
     flow: dict[str, int] = {}
     consuming, supply = index.consuming.get(variety), index.supply.get(variety)
     if consuming:
-        _serve(index, variety, len(consuming), flow)
-    left = _serve(index, variety, len(supply), flow) if supply else 0
+        _give(index, variety, len(consuming), flow)
+    left = _give(index, variety, len(supply), flow) if supply else 0
     _note(index, variety, flow)
     if left or index.leftover:
         _leave_over(index, variety, left)
 
 
-def _serve(index: Index, variety: str, left: int, flow: dict[str, int]) -> int:
+def _give(index: Index, variety: str, left: int, flow: dict[str, int]) -> int:
     """Give so many units to the classes of a variety, one after the other; return what is left over."""
     for _, name in index.takers.get(variety, ()):
         given = flow.get(name, 0)
