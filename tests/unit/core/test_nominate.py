@@ -1160,6 +1160,16 @@ def test_one_that_was_offered_a_job_meanwhile_is_neither_left_over_nor_in_the_wa
     assert not still(turn, replace(row, state=RunnerState.ASSIGNED), rule)
 
 
+@pytest.mark.parametrize("state", ["STARTING", "LISTENING", "ASSIGNED", "FINISHING", "STUCK"])
+def test_one_that_the_store_does_not_know_is_leaked_whatever_it_does_but_work(state):
+    world = World()
+    name = world.stuck()
+    quiet = {"hard": None, "soft_last": None, "listening": None, "fence": Fence(), "adopted": False}
+    row = {"state": RunnerState[state], "since": world.now, "leak": 1, **quiet}
+    assert asked(world, name, leak_again=None, **row) is None
+    assert asked(world, name, leak_again=2, **row) is Rule.LEAKED
+
+
 def test_why_a_late_one_and_one_that_was_kept_are_nominated_is_said():
     world = World()
     turn = Turn(world.core.state, world.now)
