@@ -299,6 +299,17 @@ def test_displaced_by_the_next_sweep_where_it_has_listened_for_long():
     assert world.rules(name) == "displaced"
 
 
+def test_displaced_at_once_by_a_job_that_comes_when_it_has_listened_for_long():
+    world = World(pool(surplus_grace=DAY), pool("arm", labels=("arm",)), slots=2)
+    name = world.listening()
+    busy = world.listening(("arm",))
+    world.sign(busy, Sign.ANNOUNCED, "Running job: build")
+    world.wait(2 * MINUTE + 1)
+    assert world.rules(name) is None
+    world.queue(("arm",))
+    assert world.rules(name) == "displaced"
+
+
 def test_not_displaced_by_demand_that_it_can_serve():
     world, name = rivals()
     world.queue()
