@@ -1181,6 +1181,14 @@ def test_one_that_the_store_does_not_know_is_leaked_whatever_it_does_but_work(st
     assert asked(world, name, leak_again=2, **row) is Rule.LEAKED
 
 
+def test_one_that_was_never_heard_to_listen_has_not_listened_for_nothing():
+    world = World()
+    name = world.listening()
+    world.discharge(name)
+    assert asked(world, name, untaken=1, since=world.now - DAY, listening=world.now - DAY) is Rule.EXPIRED
+    assert asked(world, name, untaken=1, since=world.now - DAY, listening=None) is None
+
+
 def test_why_a_late_one_and_one_that_was_kept_are_nominated_is_said():
     world = World()
     turn = Turn(world.core.state, world.now)
