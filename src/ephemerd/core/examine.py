@@ -7,6 +7,8 @@ stale one does not exist.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ephemerd.core import gate, holding, lifecycle, nominate, scopes, signs
 from ephemerd.core.asking import ask
 from ephemerd.core.commands import ProbeRunner
@@ -14,8 +16,7 @@ from ephemerd.core.index import Group, is_supply, variety_of
 from ephemerd.core.turn import Turn
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import J
-from ephemerd.domain.pool import Policy
-from ephemerd.domain.runner import FINAL, GatePhase, Runner, S
+from ephemerd.domain.runner import FINAL, GatePhase, Runner, RunnerState, S
 
 ASKED_ONE_BY_ONE = 16
 """So many jobs of a class are asked about for a runner whose job has no name: a queue of thousands would
@@ -43,60 +44,82 @@ def examine(t: Turn, name: RunnerId) -> None:
     if row.gate is not None:
         gate.on_deadline(t, row)
         row = runners[name]
-    if not _by_state(t, row):
+    limit = LIMITS.get(row.state)
+    if limit is not None:
+        row = limit(t, row)
+        if row is None:
+            return
+    if row.adopted or row.lost is not None or row.state is S.LISTENING:
+        _ask_what_is_open(t, row)
+        row = runners[name]
+    if row.gate is not None or t.now < row.vetoed_until:
         return
-    _ask_what_is_open(t, runners[name])
-    row = runners[name]
-    looking = row.asked is not None and not row.seen_after_start  # one probe at a time
-    if row.gate is None and row.state in nominate.ENDABLE and t.now >= row.vetoed_until and not looking:
-        found = nominate.nominee(t, row)
-        if found is not None:
-            gate.begin(t, row, *found)
+    if row.asked is not None and not row.seen_after_start:  # one probe at a time
+        return
+    found = nominate.nominee(t, row)
+    if found is not None:
+        gate.begin(t, row, *found)
 
 
-def _by_state(t: Turn, row: Runner) -> bool:
-    """Apply the deadline of the state; return whether the runner still is one to nominate."""
-    held = t.now - row.since
-    if row.state is S.PLANNED and held >= t.policy.planned_limit:
-        lifecycle.end(t, row, "planned, and nothing was done about it")
-        return False
-    if row.state is S.REGISTERING:
-        if held >= t.policy.registering_limit:
-            lifecycle.look_up_name(t, row)
-        return False
-    if row.state is S.STARTING and held >= t.policy.provision_limit and not row.late:
-        t.change_runner(row, late=True, stuck="it does not begin to listen")
-    elif row.state is S.ASSIGNED:
-        _assigned(t, row)
-    elif row.state is S.RUNNING:
-        _running(t, row)
-    elif row.state is S.FINISHING:
-        if row.over is not None and t.now - row.over >= t.policy.stuck_after and not row.stuck:
-            t.change_runner(row, stuck=STUCK_WORKER)
-    elif row.state is S.RETIRING:
-        destroying = row.gate is None or row.gate.phase is GatePhase.DESTROYING
-        if held >= t.policy.retiring_limit and destroying:
-            lifecycle.abandon(t, row, "no end within the limit")
-        return False
-    return True
+def _planned(t: Turn, row: Runner) -> Runner | None:
+    if t.now - row.since < t.policy.planned_limit:
+        return row
+    lifecycle.end(t, row, "planned, and nothing was done about it")
+    return None
 
 
-def _assigned(t: Turn, row: Runner) -> None:
+def _registering(t: Turn, row: Runner) -> None:
+    if t.now - row.since >= t.policy.registering_limit:
+        lifecycle.look_up_name(t, row)
+
+
+def _starting(t: Turn, row: Runner) -> Runner:
+    if t.now - row.since >= t.policy.provision_limit and not row.late:
+        return t.change_runner(row, late=True, stuck="it does not begin to listen")
+    return row
+
+
+def _assigned(t: Turn, row: Runner) -> Runner:
     last = row.soft_last if row.soft_last is not None else row.since
     if t.now - last >= t.policy.soft_sign_life and row.hard is None:
-        signs.lapse(t, row)
-    elif t.now - row.since >= t.policy.assigned_stuck and not row.stuck:
-        row = t.change_runner(row, stuck=STUCK_ASSIGNED)
-        lifecycle.look_up(t, row)
+        return signs.lapse(t, row)
+    if t.now - row.since >= t.policy.assigned_stuck and not row.stuck:
+        return lifecycle.look_up(t, t.change_runner(row, stuck=STUCK_ASSIGNED))
+    return row
 
 
-def _running(t: Turn, row: Runner) -> None:
-    began = row.hard if row.hard is not None else row.since
-    nothing_seen = row.worker is None and row.job is None and not row.stuck
-    if nothing_seen and t.now - began >= t.policy.no_worker_stuck:
-        t.change_runner(row, stuck=STUCK_NO_WORKER)
-    elif row.stuck == STUCK_NO_WORKER and (row.worker is not None or row.job is not None):
-        t.change_runner(row, stuck="")
+def _running(t: Turn, row: Runner) -> Runner:
+    if row.worker is None and row.job is None:
+        began = row.hard if row.hard is not None else row.since
+        if not row.stuck and t.now - began >= t.policy.no_worker_stuck:
+            return t.change_runner(row, stuck=STUCK_NO_WORKER)
+    elif row.stuck == STUCK_NO_WORKER:
+        return t.change_runner(row, stuck="")
+    return row
+
+
+def _finishing(t: Turn, row: Runner) -> Runner:
+    if row.over is not None and t.now - row.over >= t.policy.stuck_after and not row.stuck:
+        return t.change_runner(row, stuck=STUCK_WORKER)
+    return row
+
+
+def _retiring(t: Turn, row: Runner) -> None:
+    destroying = row.gate is None or row.gate.phase is GatePhase.DESTROYING
+    if t.now - row.since >= t.policy.retiring_limit and destroying:
+        lifecycle.abandon(t, row, "no end within the limit")
+
+
+LIMITS: dict[RunnerState, Callable[[Turn, Runner], Runner | None]] = {
+    S.PLANNED: _planned,
+    S.REGISTERING: _registering,
+    S.STARTING: _starting,
+    S.ASSIGNED: _assigned,
+    S.RUNNING: _running,
+    S.FINISHING: _finishing,
+    S.RETIRING: _retiring,
+}
+"""What applies the limit of a state; it returns the row as it is then, or None where the runner is none to nominate."""
 
 
 def _ask_what_is_open(t: Turn, row: Runner) -> None:
@@ -190,56 +213,101 @@ def _tidy(t: Turn, row: Runner) -> None:
 
 def next_look(t: Turn, row: Runner) -> int | None:
     """Return the next moment at which something can become due for the runner as it stands."""
-    found: list[int] = []
-    _add_moments(t, row, found)
-    now = t.now
-    later = [moment for moment in found if moment > now]
-    return min(later) if later else None
-
-
-def _add_moments(t: Turn, row: Runner, found: list[int]) -> None:
-    policy = t.policy
+    policy, fence = t.policy, row.fence
+    found = MOMENTS[row.state](t, row)
     if row.asked is not None:
         found.append(row.asked + gate.QUESTION_LIMIT)
     if row.consumes:
         nameless = (row.soft_last or 0) + policy.nameless_soft
         found.append(nameless if row.hard is None else signs.telling_from(t, row))
-    if row.unregister or (row.fence.retry and row.state not in FINAL):
-        found.append(row.fence.retry)
-    if row.state in FINAL:
-        if row.cleanup or row.leak is not None:
+    if row.unregister:
+        found.append(fence.retry)
+    if row.state not in FINAL:
+        if fence.retry:
+            found.append(fence.retry)
+        if fence.missing is not None:
+            found.append(fence.missing + policy.look_again)
+        if row.lost is not None:
+            found.append(row.lost + policy.look_again)
+        if row.gate is not None:
+            found.append(row.gate.deadline)
+        if row.vetoed_until:
             found.append(row.vetoed_until)
-        if row.leak is not None:
-            found.append(row.leak + policy.look_again)
-        found.append(row.since + policy.gone_kept)
-        return
-    if row.gate is not None:
-        found.append(row.gate.deadline)
-    found.append(row.vetoed_until)
-    if row.lost is not None:
-        found.append(row.lost + policy.look_again)
-    if row.fence.missing is not None:
-        found.append(row.fence.missing + policy.look_again)
-    _add_moments_of_state(policy, row, found)
-    nominate.add_moments(t, row, found)
+        if row.adopted:
+            found.append(t.state.booted + t.state.pool(row.pool).orphan_grace)
+        if row.soft_last is not None:
+            found.append(row.soft_last + policy.soft_sign_life)
+    if not found:
+        return None
+    first, now = min(found), t.now
+    return first if first > now else min((moment for moment in found if moment > now), default=None)
 
 
-def _add_moments_of_state(policy: Policy, row: Runner, found: list[int]) -> None:
-    state = row.state
-    if state is S.RUNNING:
-        if row.hard is not None:
-            found.append(row.hard + policy.no_worker_stuck)
-    elif state is S.STARTING:
-        found.append(row.since + policy.provision_limit)
-    elif state is S.REGISTERING:
-        found.append(row.since + policy.registering_limit)
-    elif state is S.FINISHING:
-        if row.over is not None:
-            found.append(row.over + policy.stuck_after)
-    elif state is S.ASSIGNED:
-        last = row.soft_last if row.soft_last is not None else row.since
-        found += (row.since + policy.assigned_stuck, last + policy.soft_sign_life)
-    elif state is S.RETIRING:
-        found.append(row.since + policy.retiring_limit)
-    elif state is S.PLANNED:
-        found.append(row.since + policy.planned_limit)
+def _moments_of_listener(t: Turn, row: Runner) -> list[int]:
+    if row.listening is None:
+        return []
+    policy, pool, begun = t.policy, t.state.pool(row.pool), max(row.listening, row.since)
+    found = [
+        nominate.idle_from(row) + pool.orphan_grace,
+        begun + policy.hold_after,
+        begun + policy.displaced_after,
+        begun + pool.orphan_grace,
+    ]
+    if pool.min_idle > 0:
+        found.append(begun + policy.max_idle_age)
+    if row.surplus_since is not None:
+        found.append(row.surplus_since + pool.surplus_grace)
+    return found
+
+
+def _moments_of_assigned(t: Turn, row: Runner) -> list[int]:
+    last = row.soft_last if row.soft_last is not None else row.since
+    return [row.since + t.policy.assigned_stuck, last + t.policy.soft_sign_life]
+
+
+def _moments_of_running(t: Turn, row: Runner) -> list[int]:
+    if row.hard is None:
+        return []
+    found, limit = [row.hard + t.policy.no_worker_stuck], t.state.pools[row.pool].pool.job_timeout
+    if limit is not None:
+        found.append(row.hard + limit)
+        if row.stopping is not None:
+            found.append(row.stopping + t.policy.overdue_grace)
+    return found
+
+
+def _moments_of_finishing(t: Turn, row: Runner) -> list[int]:
+    found = [row.since + t.policy.exit_grace]
+    if row.over is not None:
+        found.append(row.over + t.policy.stuck_after)
+    return found
+
+
+def _moments_of_stuck(t: Turn, row: Runner) -> list[int]:
+    return [row.since + t.state.pool(row.pool).orphan_grace] if nominate.is_kept(row) else []
+
+
+def _moments_of_remains(t: Turn, row: Runner) -> list[int]:
+    found = [row.since + t.policy.gone_kept]
+    if row.cleanup or row.leak is not None:
+        found.append(row.vetoed_until)
+    if row.leak is not None:
+        found.append(row.leak + t.policy.look_again)
+    return found
+
+
+MOMENTS: dict[RunnerState, Callable[[Turn, Runner], list[int]]] = {
+    S.PLANNED: lambda t, row: [row.since + t.policy.planned_limit],
+    S.REGISTERING: lambda t, row: [row.since + t.policy.registering_limit],
+    S.STARTING: lambda t, row: [row.since + t.policy.provision_limit],
+    S.LISTENING: _moments_of_listener,
+    S.ASSIGNED: _moments_of_assigned,
+    S.RUNNING: _moments_of_running,
+    S.FINISHING: _moments_of_finishing,
+    S.RETIRING: lambda t, row: [row.since + t.policy.retiring_limit],
+    S.STUCK: _moments_of_stuck,
+    S.ABANDONED: _moments_of_remains,
+    S.GONE: _moments_of_remains,
+}
+"""What gives the moments at which the limit of a state, or a rule that nominates in it, could begin to hold; some may
+be over."""

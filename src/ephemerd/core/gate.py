@@ -471,19 +471,20 @@ def clean_up_abandoned(t: Turn, row: Runner) -> None:
 
 
 def _ended_permit(t: Turn, row: Runner, detail: str) -> Permit:
-    run = GateRun(
-        nomination=0,
-        rule=Rule.ENDED,
-        reason="it ended by itself",
-        phase=GatePhase.DESTROYING,
-        began=t.now,
-        generation=row.signs,
-        token=0,
-        deadline=t.now,
-        first_at=t.now,
+    """Permit what is left of an environment that ended by itself: no gate run proved it idle, its exit did."""
+    return Permit(
+        runner=row.id,
+        environment=row.environment or "",
+        warrant=Warrant.ENDED,
+        rule=Rule.ENDED.value,
+        verdict=Verdict.IDLE,
+        made=t.now,
+        expires=t.now + t.policy.permit_life,
+        epoch=t.state.epoch,
+        fence="none",
+        proofs=(t.now, t.now),
         evidence=(Evidence(Verdict.IDLE, Via.EXIT, t.now, detail),),
     )
-    return _permit(t, row, run, Verdict.IDLE, Warrant.ENDED)
 
 
 def take_back(t: Turn, row: Runner) -> None:

@@ -118,6 +118,8 @@ class Index:
     turns     the classes that a pool serves, in the order in which they are served
     odd       the varieties with other labels than their pool's that have a runner
     held_back the classes for which the forge may be holding back
+    unmatched the jobs that wait, of all classes, less the units that matchings gave them; once what changed is matched
+              again it is 0 where no class has a job without supply
     """
 
     places: dict[RunnerId, _Place] = field(default_factory=dict)
@@ -128,6 +130,7 @@ class Index:
     turns: dict[str, list[Turn]] = field(default_factory=dict)
     odd: dict[str, None] = field(default_factory=dict)
     held_back: dict[str, None] = field(default_factory=dict)
+    unmatched: int = 0
     supply: dict[str, dict[RunnerId, None]] = field(default_factory=dict)
     consuming: dict[str, dict[RunnerId, None]] = field(default_factory=dict)
     live: dict[str, dict[RunnerId, None]] = field(default_factory=dict)
@@ -247,6 +250,7 @@ class Index:
 
     def _queued(self, row: Job, sign: int) -> None:
         name = group_name(row)
+        self.unmatched += sign
         if sign < 0:
             group = self.groups[name]
             group.queued.drop(row.order)

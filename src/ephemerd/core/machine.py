@@ -6,7 +6,7 @@ until nothing changes any more, then set the moments at which the touched ones w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ephemerd.core import (
@@ -53,7 +53,12 @@ class Core:
     def handle(self, event: ev.Event, now: int) -> Step:
         """Take in one event and return everything that follows from it."""
         t = Turn(self.state, now)
-        dispatch(t, event)
+        kind = type(event)
+        handler = HANDLERS.get(kind)
+        if handler is None:
+            t.concern(event.runner)  # type: ignore[union-attr]
+            handler = ANSWERS[kind]
+        handler(t, event)
         self._settle(t)
         return t.step()
 
@@ -91,34 +96,38 @@ class Core:
         return {"rules": RULES, "rows": rows}
 
     def _settle(self, t: Turn) -> None:
+        """Match, plan and examine in rounds, the last of which changes nothing: whatever makes it necessary to match
+        again is counted by `stirred`."""
+        state, index = t.state, t.state.index
         looked: dict[RunnerId, None] = {}
-        index, stirred = t.state.index, -1
+        planned = -1
         for _ in range(MOST_ROUNDS):
             if index.dirty_groups or index.dirty_varieties or index.advanced:
                 plan.settle(t)
-            if t.stirred != stirred:
+            settled = t.stirred
+            if (index.unmatched or state.spared) and settled != planned:
                 plan.provision(t)
-            stirred = t.stirred
-            touched, t.touched = t.touched, {}
-            for name in touched if len(touched) < 2 else sorted(touched, key=lambda name: _order(t, name)):
-                examine.examine(t, name)
-            looked |= touched
-            if t.stirred == stirred and not (
-                t.touched or index.dirty_groups or index.dirty_varieties or index.advanced
-            ):
+                planned = t.stirred
+            if t.touched:
+                touched, t.touched = t.touched, {}
+                for name in touched if len(touched) < 2 else _in_order(t, touched):
+                    examine.examine(t, name)
+                looked |= touched
+            if t.stirred == settled and not t.touched:
                 break
         else:
             raise Unsettled(f"no end at {t.now}: {', '.join(sorted(t.touched)[:5])}")
-        agenda, runners = t.state.agenda, t.state.runners
+        agenda, runners = state.agenda, state.runners
         for name in looked:
             row = runners.get(name)
             if row is not None:
                 agenda.set("runner", name, examine.next_look(t, row))
 
 
-def _order(t: Turn, name: RunnerId) -> tuple[int, str]:
-    row = t.state.runners.get(name)
-    return (row.order if row is not None else 0, name)
+def _in_order(t: Turn, names: Iterable[RunnerId]) -> list[RunnerId]:
+    """Return runners in the order in which they were made."""
+    runners = t.state.runners
+    return sorted(names, key=lambda name: (runners[name].order if name in runners else 0, name))
 
 
 def rearm(t: Turn) -> None:
@@ -141,16 +150,6 @@ def rearm(t: Turn) -> None:
         lifecycle.schedule_pool(t, name)
     if "sweep" in state.meta:
         state.agenda.set("sweep", "", int(state.meta["sweep"]))
-
-
-def dispatch(t: Turn, event: ev.Event) -> None:
-    """Hand an event to what takes it in."""
-    handler = HANDLERS.get(type(event))
-    if handler is not None:
-        handler(t, event)
-    else:
-        t.concern(event.runner)  # type: ignore[union-attr]
-        ANSWERS[type(event)](t, event)
 
 
 def _scope_answered(t: Turn, event: ev.ScopeAnswered) -> None:

@@ -1,7 +1,7 @@
 """The nomination rules: who could go, and why. They nominate and have no authority.
 
 `nominee` is asked for a runner whenever something about it changed and at each moment at which a rule
-could begin to hold (`moments`), so nothing waits for a sweep; the sweep every `nominate_every` asks again.
+could begin to hold (`examine.next_look`), so nothing waits for a sweep; the sweep every `nominate_every` asks again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from ephemerd.domain.pool import Pool
 from ephemerd.domain.runner import Rule, Runner, S
 
 ENDABLE = frozenset({S.STARTING, S.LISTENING, S.ASSIGNED, S.RUNNING, S.FINISHING, S.STUCK})
+SWEPT = frozenset({S.LISTENING, S.STUCK})
+"""States that rules of the orphan sweep are about; `leaked` is about any."""
 
 
 def nominee(t: Turn, row: Runner) -> tuple[Rule, str] | None:
@@ -27,21 +29,20 @@ def nominee(t: Turn, row: Runner) -> tuple[Rule, str] | None:
     state = row.state
     if state not in ENDABLE:
         return None
-    pool = t.state.pool(row.pool)
     found, order = _spent(t, row), row.order_given
     if order is not None and (order.even_if_busy or found is None):
         return Rule.OPERATOR, f"{order.who} asked: {order.reason}"
     if state is S.RUNNING:
-        return _overdue(t, row, pool) or found
+        return _overdue(t, row) or found
     if found is None and state is S.STARTING:
         found = _unborn(row)
     elif found is None and state is S.FINISHING:
         found = _finished(t, row)
-    if found is None and t.policy.orphan_sweep and not _rests(t, row, pool):
-        found = _leaked(row) or _kept_too_long(t, row, pool)
-        if found is None and state is S.LISTENING and row.listening is not None:
-            found = _expired(t, row, pool) or _surplus(t, row, pool) or _displaced(t, row)
-    return found or _cordoned(t, row)
+    if found is None and (row.leak is not None or state in SWEPT):
+        found = _orphaned(t, row)
+    if found is None and state is S.LISTENING:
+        found = _cordoned(t, row)
+    return found
 
 
 def still(t: Turn, row: Runner, rule: Rule) -> bool:
@@ -51,6 +52,21 @@ def still(t: Turn, row: Runner, rule: Rule) -> bool:
     if rule is Rule.DISPLACED:
         return _displaced(t, row) is not None
     return True
+
+
+def _orphaned(t: Turn, row: Runner) -> tuple[Rule, str] | None:
+    """The rules of the orphan sweep, which nominate nobody while they rest."""
+    state, found = row.state, None
+    if row.leak is not None:
+        found = _leaked(row)
+    elif state is S.STUCK:
+        found = _kept_too_long(t, row)
+    if found is None and state is S.LISTENING and row.listening is not None:
+        pool = t.state.pools[row.pool].pool
+        found = _expired(t, row, pool) or _surplus(t, row, pool) or _displaced(t, row)
+    if found is None or not t.policy.orphan_sweep or _rests(t, row, t.state.pool(row.pool)):
+        return None
+    return found
 
 
 def _rests(t: Turn, row: Runner, pool: Pool) -> bool:
@@ -66,17 +82,18 @@ def _rests(t: Turn, row: Runner, pool: Pool) -> bool:
     return t.now < t.state.booted + pool.orphan_grace
 
 
-def _overdue(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
-    if pool.job_timeout is None or row.hard is None:
+def _overdue(t: Turn, row: Runner) -> tuple[Rule, str] | None:
+    limit = t.state.pools[row.pool].pool.job_timeout
+    if limit is None or row.hard is None:
         return None
     ran = t.now - row.hard
-    if ran < pool.job_timeout:
+    if ran < limit:
         return None
     if row.stopping is not None and t.now - row.stopping < t.policy.overdue_grace:
         return None
     return (
         Rule.OVERDUE,
-        f"its job has run for {span(ran)}, longer than the pool's job_timeout of {span(pool.job_timeout)}",
+        f"its job has run for {span(ran)}, longer than the pool's job_timeout of {span(limit)}",
     )
 
 
@@ -110,8 +127,8 @@ def _leaked(row: Runner) -> tuple[Rule, str] | None:
     return None
 
 
-def _kept_too_long(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
-    if _kept(row) and t.now - row.since >= pool.orphan_grace:
+def _kept_too_long(t: Turn, row: Runner) -> tuple[Rule, str] | None:
+    if is_kept(row) and t.now - row.since >= t.state.pool(row.pool).orphan_grace:
         return (
             Rule.EXPIRED,
             "kept after a permit had lapsed, and no job showed itself within the grace window",
@@ -132,7 +149,7 @@ def _expired(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
     return Rule.EXPIRED, f"dispatched but never assigned a job within the grace window ({span(idle)})"
 
 
-def _kept(row: Runner) -> bool:
+def is_kept(row: Runner) -> bool:
     """Say whether a second look kept it from being destroyed, and nothing was heard of a job."""
     return row.state is S.STUCK and row.leak is None and row.hard is None
 
@@ -237,8 +254,7 @@ def _yields(row: Runner) -> bool:
 
 
 def _cordoned(t: Turn, row: Runner) -> tuple[Rule, str] | None:
-    if row.state is not S.LISTENING:
-        return None
+    """The rule for one that listens where nobody wants it any more."""
     pool, host = t.state.pools[row.pool], t.state.hosts.get(row.host)
     why = pool.cordoned or (host.cordoned if host else "") or t.state.meta.get("cordoned", "")
     if why:
@@ -248,32 +264,3 @@ def _cordoned(t: Turn, row: Runner) -> tuple[Rule, str] | None:
     if host is not None and not host.configured:
         return Rule.CORDONED, "its host is not configured any more"
     return None
-
-
-def add_moments(t: Turn, row: Runner, found: list[int]) -> None:
-    """Add the times (ms) at which a rule could begin to hold for the runner as it stands."""
-    pool, policy, state = t.state.pools[row.pool].pool, t.policy, row.state
-    if row.adopted:
-        found.append(t.state.booted + pool.orphan_grace)
-    if state is S.LISTENING and row.listening is not None:
-        begun = max(row.listening, row.since)
-        found += (
-            idle_from(row) + pool.orphan_grace,
-            begun + policy.hold_after,
-            begun + policy.displaced_after,
-            begun + pool.orphan_grace,
-        )
-        if pool.min_idle > 0:
-            found.append(begun + policy.max_idle_age)
-        if row.surplus_since is not None:
-            found.append(row.surplus_since + pool.surplus_grace)
-    elif state is S.FINISHING:
-        found.append(row.since + policy.exit_grace)
-    elif _kept(row):
-        found.append(row.since + pool.orphan_grace)
-    elif state is S.RUNNING and pool.job_timeout is not None and row.hard is not None:
-        found.append(row.hard + pool.job_timeout)
-        if row.stopping is not None:
-            found.append(row.stopping + policy.overdue_grace)
-    if row.soft_last is not None:
-        found.append(row.soft_last + policy.soft_sign_life)

@@ -7,7 +7,7 @@ counts, never from a scan of jobs.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 
 from ephemerd.core import access, holding, scopes
@@ -52,13 +52,14 @@ def link(t: Turn, group: Group) -> None:
         if serves(row.pool, row.pool.labels, group)
     ]
     fitting.sort()
-    group.pools = tuple(name for _, name in fitting)
-    for variety in index.odd:
-        labels = labels_of(variety)
-        if serves(t.state.pool(pool_of(variety)), labels, group):
-            fitting.append((len(labels), variety))
-    fitting.sort()
-    group.varieties = tuple(name for _, name in fitting)
+    group.pools = group.varieties = tuple([name for _, name in fitting])
+    if index.odd:
+        for variety in index.odd:
+            labels = labels_of(variety)
+            if serves(t.state.pool(pool_of(variety)), labels, group):
+                fitting.append((len(labels), variety))
+        fitting.sort()
+        group.varieties = tuple([name for _, name in fitting])
     taker = (len(fitting), group.name)
     for name in group.varieties:
         insort(index.takers.setdefault(name, []), taker)
@@ -111,44 +112,55 @@ def enter(t: Turn, group: Group) -> None:
 
 def forget(t: Turn, group: Group) -> None:
     """Drop a class of demand that has no job left."""
-    _unlink(t.state.index, group)
-    del t.state.index.groups[group.name]
+    index = t.state.index
+    _unlink(index, group)
+    index.unmatched += group.matched
+    del index.groups[group.name]
     t.put_class(group.name, None)
 
 
 def settle(t: Turn) -> None:
     """Match again what changed."""
     index = t.state.index
+    matched = _match_changed(t) if index.dirty_groups or index.dirty_varieties else {}
+    if index.advanced:
+        advanced, index.advanced = index.advanced, {}
+        for variety in sorted(advanced) if index.leftover else ():
+            if variety in index.leftover and variety not in matched:
+                _mark_spares(t, variety)
+
+
+def _match_changed(t: Turn) -> dict[str, None]:
+    """Match whatever hangs together with a class or variety that changed; return the varieties of all that."""
+    index = t.state.index
     for name in sorted(index.dirty_varieties):
-        _notice(t, name)
+        if SEPARATOR in name:
+            _notice(t, name)
     stale, index.dirty_varieties = index.dirty_varieties, {}
     groups, index.dirty_groups = sorted(index.dirty_groups), {}
-    advanced, index.advanced = index.advanced, {}
     for name in groups:
         group = index.groups[name]
         if not group.varieties:
             link(t, group)
         if name not in t.state.classes:
             enter(t, group)
-        stale.update(dict.fromkeys(group.varieties))
-        if group.queued:
+        for variety in group.varieties:
+            stale[variety] = None
+        if group.queued.jobs:
             line_up(t, group)
         else:
             forget(t, group)
-    seen: dict[str, None] = {}
+    matched: dict[str, None] = {}
     for variety in sorted(stale):
-        if variety not in seen:
-            _match_component(t, variety, seen)
-    for variety in sorted(advanced):
-        left = index.leftover.get(variety)
-        if left and variety not in seen:
-            _mark_spares(t, variety, len(index.supply[variety]) - left)
+        if variety not in matched:
+            _match_component(t, variety, matched)
+    if index.unmatched and any(index.supply.values()):
+        _ask_for_room(t, matched)
+    return matched
 
 
 def _notice(t: Turn, variety: str) -> None:
     """A variety beside its pool's own comes with its first runner and goes with its last."""
-    if SEPARATOR not in variety:
-        return
     index = t.state.index
     there = bool(index.supply.get(variety) or index.consuming.get(variety))
     if there == (variety in index.odd):
@@ -192,11 +204,12 @@ def _component(index: Index, start: str) -> list[str]:
     return sorted(found)
 
 
-def _count_component(index: Index, start: str, seen: dict[str, None]) -> tuple[list[str], dict[str, int]]:
-    """Match what hangs together with a variety; return its varieties, and how much supply of each is used."""
+def _count_component(index: Index, start: str, seen: dict[str, None]) -> list[str]:
+    """Match what hangs together with a variety, and note how much supply of each is left over; return the varieties."""
     if len(index.links.get(start, ())) <= 1:
         seen[start] = None
-        return [start], {start: _count_alone(index, start)}
+        _count_alone(index, start)
+        return [start]
     varieties = _component(index, start)
     seen.update(dict.fromkeys(varieties))
     groups = index.groups
@@ -223,29 +236,32 @@ def _count_component(index: Index, start: str, seen: dict[str, None]) -> tuple[l
     for variety in varieties:
         _note(index, variety, flow[variety])
         _leave_over(index, variety, supply.get(variety, 0) - used.get(variety, 0))
-    return varieties, used
+    return varieties
 
 
-def _count_alone(index: Index, variety: str) -> int:
-    """Match a variety that shares no class with another, as `match` would; return how much of its supply is used."""
+def _count_alone(index: Index, variety: str) -> None:
+    """Match a variety that shares no class with another, as `match` would."""
     flow: dict[str, int] = {}
-    supply = len(index.supply.get(variety, ()))
-    left = len(index.consuming.get(variety, ()))
-    for units in (left, supply):
-        left = units
-        if not left:
-            continue
-        for _, name in index.takers.get(variety, ()):
-            given = flow.get(name, 0)
-            more = min(len(index.groups[name].queued) - given, left)
-            if more > 0:
-                flow[name] = given + more
-                left -= more
-                if not left:
-                    break
+    consuming, supply = index.consuming.get(variety), index.supply.get(variety)
+    if consuming:
+        _give(index, variety, len(consuming), flow)
+    left = _give(index, variety, len(supply), flow) if supply else 0
     _note(index, variety, flow)
-    _leave_over(index, variety, left)
-    return supply - left
+    if left or index.leftover:
+        _leave_over(index, variety, left)
+
+
+def _give(index: Index, variety: str, left: int, flow: dict[str, int]) -> int:
+    """Give so many units to the classes of a variety, one after the other; return what is left over."""
+    for _, name in index.takers.get(variety, ()):
+        given = flow.get(name, 0)
+        more = min(len(index.groups[name].queued.jobs) - given, left)
+        if more > 0:
+            flow[name] = given + more
+            left -= more
+            if not left:
+                break
+    return left
 
 
 def _leave_over(index: Index, variety: str, left: int) -> None:
@@ -261,31 +277,34 @@ def _edges(index: Index) -> Callable[[str], tuple[str, ...]]:
 
 def _note(index: Index, variety: str, now: dict[str, int]) -> None:
     """Note what of each class's demand a variety is matched with, most often the same as before."""
-    before = index.flow.get(variety)
-    if before == now or (before is None and not now):
+    before = index.flow.get(variety, {})
+    if before == now:
         return
-    for name, units in (before or {}).items():
+    for name, units in before.items():
         if (group := index.groups.get(name)) is not None:
             group.matched -= units
+            index.unmatched += units
     for name, units in now.items():
         index.groups[name].matched += units
+        index.unmatched -= units
     index.flow[variety] = now
 
 
 def _match_component(t: Turn, start: str, seen: dict[str, None]) -> None:
     index = t.state.index
-    varieties, used = _count_component(index, start, seen)
-    for name in sorted(index.held_back):
+    varieties = _count_component(index, start, seen)
+    for name in sorted(index.held_back) if index.held_back else ():
         group = index.groups.get(name)
         if group is not None and not set(group.varieties).isdisjoint(varieties):
             holding.review(t, group)
-    _ask_for_room(t, varieties)
     for variety in varieties:
-        _mark_spares(t, variety, used.get(variety, 0))
+        if index.supply.get(variety):
+            _mark_spares(t, variety)
 
 
-def _ask_for_room(t: Turn, varieties: list[str]) -> None:
-    """Demand waits for a slot: have whoever may be displaced for it looked at now, not at the next sweep."""
+def _ask_for_room(t: Turn, varieties: Collection[str]) -> None:
+    """Demand waits for a slot: have whoever of the supply may be displaced for it looked at now, not at the next
+    sweep."""
     index = t.state.index
     for host in {t.state.pool(pool_of(name)).host: None for name in varieties}:
         if t.state.slots_free(host) > 0 and not _has_crowded(t.state, host):
@@ -318,8 +337,8 @@ def _has_crowded(state: State, host: str) -> bool:
     )
 
 
-def _waiting_for(t: Turn, varieties: list[str], host: str) -> Iterable[Group]:
-    """Yield the classes of a component that could use a slot of the host and have none."""
+def _waiting_for(t: Turn, varieties: Collection[str], host: str) -> Iterable[Group]:
+    """Yield the classes of these varieties that could use a slot of the host and have none."""
     for variety in varieties:
         for _, _, name in t.state.index.turns.get(variety, ()):
             group = t.state.index.groups[name]
@@ -327,12 +346,14 @@ def _waiting_for(t: Turn, varieties: list[str], host: str) -> Iterable[Group]:
                 yield group
 
 
-def _mark_spares(t: Turn, variety: str, used: int) -> None:
+def _mark_spares(t: Turn, variety: str) -> None:
     """Note on each runner of a variety's supply whether the matching leaves it over; the most advanced ones
     are matched first."""
-    members = [t.state.runners[name] for name in t.state.index.supply.get(variety, ())]
-    if used < len(members):
+    members = [t.state.runners[name] for name in t.state.index.supply[variety]]
+    left = t.state.index.leftover.get(variety, 0)
+    if left:
         members.sort(key=_advancement)
+    used = len(members) - left
     for row in members[:used]:
         if row.surplus_since is not None:
             t.change_runner(row, surplus_since=None)
@@ -347,7 +368,8 @@ def _advancement(row: Runner) -> tuple[int, int, int]:
 
 def provision(t: Turn) -> None:
     """Plan runners for open demand while slots are free, then spares; ask about a job where its word is old."""
-    while (best := _next_turn(t)) is not None:
+    index = t.state.index
+    while index.unmatched and (best := _next_turn(t)) is not None:
         group, pool, job = best
         if _needs_word(t, job):
             asked = ask(t, job, "confirm", pool.name)
@@ -373,9 +395,9 @@ def _next_turn(t: Turn) -> tuple[Group, Pool, Job] | None:
             is_ready = is_ready or ready(t, t.state.pools[name].pool)
             if not is_ready:
                 break
-            place = _place(t, group)
-            if place is not None and (best is None or (served, place[1].order) < best[0]):
-                best = ((served, place[1].order), group, *place)
+            job = _next_job(t, group)
+            if job is not None and (best is None or (served, job.order) < best[0]):
+                best = ((served, job.order), group, _first_ready(t, group, name), job)
     return None if best is None else best[1:]
 
 
@@ -383,15 +405,10 @@ def _needs_word(t: Turn, job: Job) -> bool:
     return t.now - job.confirmed > t.policy.confirm_after and not job.waived
 
 
-def _place(t: Turn, group: Group) -> tuple[Pool, Job] | None:
-    """Return where the next runner for a class with a pool that is ready would go and for which job, or None."""
-    if not _allows(t, group) or group.unmatched <= t.state.index.asked.get(group.name, 0):
-        return None
-    job = _next_job(t, group)
-    if job is None:
-        return None
-    pools = (t.state.pools[name].pool for name in group.pools)
-    return next(pool for pool in pools if ready(t, pool)), job
+def _first_ready(t: Turn, group: Group, known: str) -> Pool:
+    """Return the pool that the next runner for a class is made in; `known` is one of its pools that is ready."""
+    pools = t.state.pools
+    return pools[next(name for name in group.pools if name == known or ready(t, pools[name].pool))].pool
 
 
 def _allows(t: Turn, group: Group) -> bool:
@@ -401,24 +418,25 @@ def _allows(t: Turn, group: Group) -> bool:
 
 def ready(t: Turn, pool: Pool) -> bool:
     """Say whether a runner of the pool could be made at this moment."""
-    host = t.state.hosts.get(pool.host)
-    if host is None or t.state.slots_free(pool.host) <= 0:  # by far the most frequent reason
+    state, now = t.state, t.now
+    host = state.hosts.get(pool.host)
+    if host is None or state.slots_free(pool.host) <= 0:  # by far the most frequent reason
         return False
-    row = t.state.pools[pool.name]
-    if not row.configured or row.cordoned or host.cordoned or t.state.meta.get("cordoned"):
+    row = state.pools[pool.name]
+    if not row.configured or row.cordoned or host.cordoned or state.meta.get("cordoned"):
         return False
-    if t.now < row.not_before:
+    if now < row.not_before:
         return False
-    if row.missing or trying(t.state, row) is not None:
+    if row.missing or trying(state, row) is not None:
         return False
-    if t.state.index.abandoned.get(pool.host, 0) >= t.policy.abandoned_limit:
+    if state.index.abandoned.get(pool.host, 0) >= t.policy.abandoned_limit:
         return False
-    if len(t.state.index.live.get(pool.name, ())) >= pool.max_concurrent:
+    if len(state.index.live.get(pool.name, ())) >= pool.max_concurrent:
         return False
-    scope = t.state.scope(pool.scope)
-    if t.now < scope.limited_until or t.now < scope.denied_until:
+    scope = state.scope(pool.scope)
+    if now < scope.limited_until or now < scope.denied_until:
         return False
-    return scope.silent is None or t.now >= scope.next_try
+    return scope.silent is None or now >= scope.next_try
 
 
 def trying(state: State, row: PoolRow) -> RunnerId | None:
@@ -430,13 +448,17 @@ def trying(state: State, row: PoolRow) -> RunnerId | None:
 
 
 def _next_job(t: Turn, group: Group) -> Job | None:
-    """The oldest job without a runner that was made for it; else the oldest that may have one."""
+    """Return the job that the next runner for a class would be made for, None where none may be made: the oldest
+    without one that was made for it, else the oldest that may have one."""
+    if not _allows(t, group) or group.unmatched <= t.state.index.asked.get(group.name, 0):
+        return None
     fallback: Job | None = None
-    for key in islice(group.queued, LOOK_AHEAD + len(t.state.index.intents)):
+    intents = t.state.index.intents
+    for key in islice(group.queued, LOOK_AHEAD + len(intents)):
         job = t.state.jobs[key]
         if job.asked is not None or job.not_before > t.now:
             continue
-        if key not in t.state.index.intents:
+        if key not in intents:
             return job
         fallback = fallback or job
     return fallback
@@ -450,6 +472,7 @@ def _plan(t: Turn, group: Group, pool: Pool, job: Job) -> None:
     if job.waived:
         t.change_job(job, waived=False, unconfirmed=t.now)
     group.matched += 1
+    t.state.index.unmatched -= 1
     flow = t.state.index.flow.setdefault(variety_of(row), {})
     flow[group.name] = flow.get(group.name, 0) + 1
     line_up(t, group)
@@ -514,6 +537,7 @@ def relink(t: Turn) -> None:
     index.odd.update(dict.fromkeys(sorted(name for name in named if labels_of(name))))
     for name in sorted(index.groups):
         group = index.groups[name]
+        index.unmatched += group.matched
         group.matched, group.turn = 0, None
         link(t, group)
         index.dirty_groups[name] = None

@@ -80,6 +80,9 @@ def _lines(state: State) -> Iterator[str]:
             served = state.classes[name].served if name in state.classes else 0
             if group.turn != (served, group.queued.first(), name):
                 yield f"class {name}: its turn {group.turn} is not ({served}, {group.queued.first()})"
+    unmatched = sum(group.unmatched for group in kept.groups.values())
+    if kept.unmatched != unmatched:
+        yield f"index unmatched: {kept.unmatched} kept, {unmatched} counted"
     if {pool: line for pool, line in kept.turns.items() if line} != {
         pool: sorted(line) for pool, line in turns.items()
     }:

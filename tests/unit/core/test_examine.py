@@ -74,6 +74,7 @@ def sent(state: RunnerState, **marks: Any) -> list[str]:
         (S.PLANNED, {}, 30 * SECOND),
         (S.REGISTERING, {}, MINUTE),
         (S.STARTING, {}, 5 * MINUTE),
+        (S.LISTENING, {}, None),
         (S.ASSIGNED, {}, 2 * MINUTE),
         (S.ASSIGNED, {"since": -AGO}, 10 * MINUTE),
         (S.ASSIGNED, {"since": -AGO, "soft_last": -MINUTE}, 14 * MINUTE),
@@ -428,3 +429,13 @@ def test_of_a_long_queue_only_the_first_are_asked_about_and_a_listing_tells_of_t
     assert who(17, first, listed=None) == ([], True)
     assert who(17, first, listed=START + DAY - 1) == ([], True)
     assert who(17, first, listed=START + DAY) == ([], False)
+
+
+@pytest.mark.parametrize("state", [S.STARTING, S.LISTENING, S.ASSIGNED, S.STUCK])
+def test_a_registration_that_was_missed_is_looked_up_again_whatever_the_state(state: RunnerState) -> None:
+    assert sent(state, lost=1 - MINUTE) == []
+    assert sent(state, lost=-MINUTE) == ["LookUpRunner"]
+
+
+def test_one_that_was_taken_over_and_works_is_not_asked_whether_anybody_takes_it() -> None:
+    assert sent(S.RUNNING, since=-HOUR, hard=-HOUR, worker=-HOUR, adopted=True) == []

@@ -217,6 +217,8 @@ class Hostile(Answers, RuleBasedStateMachine):
     def the_state_holds_together(self) -> None:
         found = validate(self.core.state)
         assert not found, found
+        index = self.core.state.index
+        assert (index.dirty_groups, index.dirty_varieties, index.advanced) == ({}, {}, {})
         for held in self.core.state.index.reserved.values():
             assert held > 0
 

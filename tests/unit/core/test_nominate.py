@@ -299,6 +299,17 @@ def test_displaced_by_the_next_sweep_where_it_has_listened_for_long():
     assert world.rules(name) == "displaced"
 
 
+def test_displaced_at_once_by_a_job_that_comes_when_it_has_listened_for_long():
+    world = World(pool(surplus_grace=DAY), pool("arm", labels=("arm",)), slots=2)
+    name = world.listening()
+    busy = world.listening(("arm",))
+    world.sign(busy, Sign.ANNOUNCED, "Running job: build")
+    world.wait(2 * MINUTE + 1)
+    assert world.rules(name) is None
+    world.queue(("arm",))
+    assert world.rules(name) == "displaced"
+
+
 def test_not_displaced_by_demand_that_it_can_serve():
     world, name = rivals()
     world.queue()
@@ -1158,6 +1169,24 @@ def test_one_that_was_offered_a_job_meanwhile_is_neither_left_over_nor_in_the_wa
     turn, row = Turn(world.core.state, world.now), world.row(name)
     assert still(turn, row, rule)
     assert not still(turn, replace(row, state=RunnerState.ASSIGNED), rule)
+
+
+@pytest.mark.parametrize("state", ["STARTING", "LISTENING", "ASSIGNED", "FINISHING", "STUCK"])
+def test_one_that_the_store_does_not_know_is_leaked_whatever_it_does_but_work(state):
+    world = World()
+    name = world.stuck()
+    quiet = {"hard": None, "soft_last": None, "listening": None, "fence": Fence(), "adopted": False}
+    row = {"state": RunnerState[state], "since": world.now, "leak": 1, **quiet}
+    assert asked(world, name, leak_again=None, **row) is None
+    assert asked(world, name, leak_again=2, **row) is Rule.LEAKED
+
+
+def test_one_that_was_never_heard_to_listen_has_not_listened_for_nothing():
+    world = World()
+    name = world.listening()
+    world.discharge(name)
+    assert asked(world, name, untaken=1, since=world.now - DAY, listening=world.now - DAY) is Rule.EXPIRED
+    assert asked(world, name, untaken=1, since=world.now - DAY, listening=None) is None
 
 
 def test_why_a_late_one_and_one_that_was_kept_are_nominated_is_said():

@@ -155,3 +155,12 @@ def test_a_class_that_counts_as_matched_although_nothing_is_given_to_it_is_named
     broken.index.flow.clear()
     (name,) = (name for name, group in broken.index.groups.items() if group.matched)
     assert f"class {name}: 1 matched, 0 given" in validate(broken)
+
+
+def test_a_wrong_count_of_jobs_without_supply_is_named() -> None:
+    broken = state()
+    broken.index.unmatched += 1
+    assert (
+        f"index unmatched: {broken.index.unmatched} kept, {broken.index.unmatched - 1} counted"
+        in validate(broken)
+    )

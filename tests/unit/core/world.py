@@ -132,6 +132,8 @@ class World:
             else:
                 rows[name] = codec.encode_row(kind, row)
         assert not self.strict or validate(self.core.state) == []
+        index = self.core.state.index
+        assert (index.dirty_groups, index.dirty_varieties, index.advanced) == ({}, {}, {})
         self.sent.extend(step.commands)
         for command in step.commands:
             self._list(command)
