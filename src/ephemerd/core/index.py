@@ -10,6 +10,8 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from ephemerd.core.line import Line
 from ephemerd.core.matching import Taker
 from ephemerd.domain.access import Refusal
@@ -92,25 +94,13 @@ def labels_of(variety: str) -> tuple[str, ...]:
     return tuple(labels.split(SEPARATOR)) if found else ()
 
 
-_Place = tuple[
-    tuple[str, str] | None,
-    str | None,
-    str | None,
-    str | None,
-    str | None,
-    str | None,
-    tuple[str, str] | None,
-    JobKey | None,
-    tuple[str, int] | None,
-]
-_NOWHERE: _Place = (None,) * 9
+_Seat = tuple[str | None, str | None, str | None, tuple[str, str] | None, JobKey | None]
 
 
 @dataclass(slots=True)
 class Index:
     """`supply`, `consuming`, `takers`, `flow` and `leftover` are by variety, `live` and `turns` by pool.
 
-    places    where each runner's row stands in the indexes that rest on it
     advanced  the varieties of whose supply a runner came nearer to listening, while all counts stay as they are
     takers    the classes that a variety serves, the least flexible first
     links     how many classes hang a variety and another one together
@@ -120,7 +110,6 @@ class Index:
     held_back the classes for which the forge may be holding back
     """
 
-    places: dict[RunnerId, _Place] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     takers: dict[str, list[Taker]] = field(default_factory=dict)
     links: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -151,36 +140,54 @@ class Index:
 
     def runner_changed(self, old: Runner | None, new: Runner | None) -> None:
         """Follow a runner's row from `old` to `new` (None where there is none)."""
-        if old is not None and new is not None and _stands_where_it_stood(old, new):
-            return
-        row = new or old
-        assert row is not None, "a row that is, or that was"
-        before = self.places.pop(row.id, _NOWHERE)
-        after = _NOWHERE
-        if new is not None:
-            after = self.places[row.id] = _place(new)
-        if before == after:
-            return
+        if old is not None and new is not None:
+            if not _stands_where_it_stood(old, new):
+                self._runner_moved(old, new)
+        elif new is not None:
+            over = _without_a_trace(new)
+            _moved(self.by_state, None, (over.pool, over.state._value_))
+            self._runner_moved(over, new)
+        elif old is not None:
+            over = _without_a_trace(old)
+            self._runner_moved(old, over)
+            _moved(self.by_state, (over.pool, over.state._value_), None)
+
+    def _runner_moved(self, old: Runner, new: Runner) -> None:
+        name, was, now = new.id, old.state, new.state
+        if was is not now or old.pool != new.pool:
+            _moved(self.by_state, (old.pool, was._value_), (new.pool, now._value_))
+        if was in UNBOUND or now in UNBOUND:
+            left, joined = _supplied(old), _supplied(new)
+            if left != joined:
+                self._rejoin(self.supply, name, left, joined)
+            elif joined is not None and was is not now:
+                self.advanced[joined] = None  # the most advanced of the supply are matched first
+        if old.consumes or new.consumes:
+            left, joined = _consumed(old), _consumed(new)
+            if left != joined:
+                self._rejoin(self.consuming, name, left, joined)
+        if (
+            (was is not now and (was not in HOLDS_SLOT or now not in HOLDS_SLOT))
+            or old.intent is not new.intent
+            or (old.job or old.intent) is not (new.job or new.intent)
+            or old.pool != new.pool
+            or old.host != new.host
+        ):
+            self._seat_changed(name, _seat(old), _seat(new))
+        if old.registration is not new.registration or old.scope is not new.scope:
+            _refile(self.registrations, name, _registered(old), _registered(new))
+
+    def _seat_changed(self, name: RunnerId, before: _Seat, after: _Seat) -> None:
         if before[0] != after[0]:
-            _moved(self.by_state, before[0], after[0])
+            _refile(self.live, name, before[0], after[0])
         if before[1] != after[1]:
-            self._rejoin(self.supply, row.id, before[1], after[1])
-        elif after[1] is not None and before[0] != after[0]:
-            self.advanced[after[1]] = None  # the most advanced of the supply are matched first
+            _moved(self.held, before[1], after[1])
         if before[2] != after[2]:
-            self._rejoin(self.consuming, row.id, before[2], after[2])
+            _moved(self.abandoned, before[2], after[2])
         if before[3] != after[3]:
-            _refile(self.live, row.id, before[3], after[3])
+            _moved(self.by_repository, before[3], after[3])
         if before[4] != after[4]:
-            _moved(self.held, before[4], after[4])
-        if before[5] != after[5]:
-            _moved(self.abandoned, before[5], after[5])
-        if before[6] != after[6]:
-            _moved(self.by_repository, before[6], after[6])
-        if before[7] != after[7]:
-            _refile(self.intents, row.id, before[7], after[7])
-        if before[8] != after[8]:
-            _refile(self.registrations, row.id, before[8], after[8])
+            _refile(self.intents, name, before[4], after[4])
 
     def _rejoin(
         self, members: dict[str, dict[RunnerId, None]], name: RunnerId, was: str | None, now: str | None
@@ -261,7 +268,7 @@ class Index:
 
 
 def _stands_where_it_stood(old: Runner, new: Runner) -> bool:
-    """Say whether all that `_place` looks at is the very same; most changes of a row leave it so."""
+    """Say whether all that the indexes rest on is the very same; most changes of a row leave it so."""
     return (
         old.state is new.state
         and old.fence is new.fence
@@ -280,23 +287,30 @@ def _stands_where_it_stood(old: Runner, new: Runner) -> bool:
     )
 
 
-def _place(row: Runner) -> _Place:
-    """Return where a row stands in each index that rests on it: state, supply, consuming, live, held, abandoned,
-    repository, intent, registration."""
-    variety = variety_of(row)
-    live = row.state in HOLDS_SLOT
+def _without_a_trace(row: Runner) -> Runner:
+    """Return what a row is like before it comes and after it went: it is counted by its state, and by nothing else."""
+    return replace(row, state=S.GONE, consumes=False, registration=None)
+
+
+def _supplied(row: Runner) -> str | None:
+    return variety_of(row) if is_supply(row) else None
+
+
+def _consumed(row: Runner) -> str | None:
+    return variety_of(row) if row.consumes else None
+
+
+def _seat(row: Runner) -> _Seat:
+    """Return where a row stands in each index that rests on its slot: live, held, abandoned, repository, intent."""
+    if row.state not in HOLDS_SLOT:
+        return None, None, row.host if row.state is S.ABANDONED else None, None, None
     job = row.job or row.intent
-    return (
-        (row.pool, row.state._value_),
-        variety if is_supply(row) else None,
-        variety if row.consumes else None,
-        row.pool if live else None,
-        row.host if live else None,
-        row.host if row.state is S.ABANDONED else None,
-        (job.forge, job.repository.lower()) if live and job is not None else None,
-        row.intent if live else None,
-        (str(row.scope), row.registration) if row.registration is not None else None,
-    )
+    repository = None if job is None else (job.forge, job.repository.lower())
+    return row.pool, row.host, None, repository, row.intent
+
+
+def _registered(row: Runner) -> tuple[str, int] | None:
+    return None if row.registration is None else (str(row.scope), row.registration)
 
 
 def _member_job(members: dict[JobKey, None], key: JobKey, sign: int) -> None:
@@ -317,9 +331,13 @@ def _bump(counts: dict[K, int], name: K, by: int) -> None:
 def _moved(counts: dict[K, int], was: K | None, now: K | None) -> None:
     """Count one less there and one more here."""
     if was is not None:
-        _bump(counts, was, -1)
+        left = counts[was] - 1
+        if left:
+            counts[was] = left
+        else:
+            del counts[was]
     if now is not None:
-        _bump(counts, now, 1)
+        counts[now] = counts.get(now, 0) + 1
 
 
 def _refile(files: dict[K, dict[RunnerId, None]], name: RunnerId, was: K | None, now: K | None) -> None:

@@ -119,14 +119,20 @@ def on_exited(t: Turn, event: EnvironmentExited) -> None:
         return
     before = row
     lost = row.absent is not None and event.code is None and not event.leftovers
-    row = replace(row, exit_code=event.code, gate=None, absent=None)
+    row = replace(
+        row,
+        exit_code=event.code,
+        gate=None,
+        absent=None,
+        ending=row.ending or ("its environment was lost" if lost else ""),
+        unregister=still_registered(row),
+        cleanup=row.cleanup or not lost,
+    )
     ended_unasked = row.state is not S.RETIRING and row.fence.accepted is None
     if lost:
         t.note("warning", "an environment is gone without a word", runner=row.id)
-        row = replace(row, ending=row.ending or "its environment was lost")
     elif row.hard is None and row.leak is None and ended_unasked:
         _without_a_job(t, row)
-    row = replace(row, unregister=still_registered(row), cleanup=row.cleanup or not lost)
     if event.leftovers > 0 and row.environment is not None:
         _left_behind(t, row, before, event.leftovers)
         return
@@ -223,11 +229,11 @@ def schedule_pool(t: Turn, name: str) -> None:
 def end(t: Turn, row: Runner, why: str) -> Runner:
     """Make the runner gone: its slot is free, whatever is still to be tidied up. Why it was to end counts more
     than `why` it ended."""
-    row = replace(row, gate=None, stuck="", asked=None, surplus_since=None, ending=row.ending or why)
+    changes = {"gate": None, "stuck": "", "asked": None, "surplus_since": None, "ending": row.ending or why}
     if row.hard is None:
         t.count("wasted_dispatches_total", pool=row.pool)
-        row = replace(row, consumes=False)
-    return t.put_runner(move_runner(row, S.GONE, t.now))
+        changes["consumes"] = False
+    return t.put_runner(move_runner(row, S.GONE, t.now, **changes))
 
 
 def still_registered(row: Runner) -> bool:
@@ -241,11 +247,10 @@ def on_destroyed(t: Turn, event: EnvironmentDestroyed) -> None:
     row = t.runner(event.runner)
     if row is None or row.environment != event.environment:
         return
-    row = replace(row, cleanup=False)
     if row.state is S.GONE:
-        t.put_runner(row)
+        t.change_runner(row, cleanup=False)
     elif row.state in (S.RETIRING, S.ABANDONED):
-        end(t, replace(row, unregister=still_registered(row)), "destroyed")
+        end(t, replace(row, cleanup=False, unregister=still_registered(row)), "destroyed")
 
 
 def on_destroy_failed(t: Turn, event: DestroyFailed) -> None:

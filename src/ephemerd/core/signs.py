@@ -22,12 +22,13 @@ SOFT_FROM = frozenset({S.STARTING, S.LISTENING, S.STUCK})
 HARD_FROM = SOFT_FROM | {S.ASSIGNED}
 UNSTARTED = frozenset({S.PLANNED, S.REGISTERING})
 """There can be no environment yet: what speaks of one means another."""
+WITHOUT_ENVIRONMENT = FINAL | UNSTARTED
 
 
 def on_sign(t: Turn, event: SignSeen) -> None:
     """Take in what a followed file or the process table told without being asked."""
-    row = t.runner(event.runner)
-    if row is None or row.state in FINAL or row.state in UNSTARTED:
+    row = t.state.runners.get(event.runner)
+    if row is None or row.state in WITHOUT_ENVIRONMENT:
         return
     t.concern(row.id)
     TAKEN_IN[event.sign](t, row, event.detail)
@@ -35,13 +36,14 @@ def on_sign(t: Turn, event: SignSeen) -> None:
 
 def listens(t: Turn, row: Runner) -> None:
     """The listener is connected."""
-    if row.listening is None:
-        row = t.change_runner(row, listening=t.now)
+    listening = t.now if row.listening is None else row.listening
     if row.state is S.STARTING or (row.state is S.STUCK and row.leak is not None):
-        t.put_runner(move_runner(row, S.LISTENING, t.now, stuck=""))
+        t.put_runner(move_runner(row, S.LISTENING, t.now, stuck="", listening=listening))
         pool = t.state.pools[row.pool]
         if pool.failures:
             t.put_pool(replace(pool, failures=0, why=""))
+    elif row.listening is None:
+        t.change_runner(row, listening=listening)
 
 
 def soft(t: Turn, row: Runner, *, offered: bool = False) -> Runner:
@@ -50,17 +52,17 @@ def soft(t: Turn, row: Runner, *, offered: bool = False) -> Runner:
     `offered`: it is an offer or acknowledgement that the runner's own files tell of.
     """
     first = row.soft is None and row.hard is None
-    row = replace(
-        row,
-        signs=row.signs + 1,
-        soft=row.soft if row.soft is not None else t.now,
-        soft_last=t.now,
-        offered=row.offered or offered,
-        consumes=row.consumes or (row.job is None and row.hard is None),
-    )
+    changes: dict[str, object] = {
+        "signs": row.signs + 1,
+        "soft": row.soft if row.soft is not None else t.now,
+        "soft_last": t.now,
+        "offered": row.offered or offered,
+        "consumes": row.consumes or (row.job is None and row.hard is None),
+    }
     if row.state in SOFT_FROM:
-        row = move_runner(row, S.ASSIGNED, t.now)
-    row = t.put_runner(row)
+        row = t.put_runner(move_runner(row, S.ASSIGNED, t.now, **changes))
+    else:
+        row = t.change_runner(row, **changes)
     if first:
         holding.taken(t, row)
     return row
@@ -76,21 +78,21 @@ def hard(t: Turn, row: Runner, *, worker: bool = False, announced: str = "", ano
     first = row.hard is None
     late = not row.announced and row.worker is not None
     new_job = row.over is not None and (another or (announced not in ("", row.announced) and not late))
-    row = replace(
-        row,
-        signs=row.signs + 1,
-        hard=row.hard if row.hard is not None else t.now,
-        hard_last=t.now,
-        worker=t.now if worker else row.worker,
-        announced=announced or row.announced,
-        consumes=row.consumes or (first and row.job is None),
-        stuck="" if first else row.stuck,
-    )
+    changes: dict[str, object] = {
+        "signs": row.signs + 1,
+        "hard": t.now if first else row.hard,
+        "hard_last": t.now,
+        "worker": t.now if worker else row.worker,
+        "announced": announced or row.announced,
+        "consumes": row.consumes or (first and row.job is None),
+        "stuck": "" if first else row.stuck,
+    }
     if new_job:
-        row = replace(row, over=None, over_via="")
-    if row.state in HARD_FROM or (row.state is S.FINISHING and new_job):
-        row = move_runner(row, S.RUNNING, t.now)
-    row = t.put_runner(row)
+        changes |= {"over": None, "over_via": ""}
+    if row.state in HARD_FROM or (new_job and row.state is S.FINISHING):
+        row = t.put_runner(move_runner(row, S.RUNNING, t.now, **changes))
+    else:
+        row = t.change_runner(row, **changes)
     if first:
         _first_hard(t, row)
     return row
@@ -107,13 +109,14 @@ def _first_hard(t: Turn, row: Runner) -> None:
 
 def over(t: Turn, row: Runner, via: str) -> Runner:
     """The runner's one job is over by its log, an event or a read: it should leave by itself now."""
+    changes: dict[str, object] = {}
     if row.over is None:
-        row = replace(row, over=t.now, over_via=via)
+        changes = {"over": t.now, "over_via": via}
     elif row.over_via == "log":
-        row = replace(row, over_via=via)
+        changes = {"over_via": via}
     if S.FINISHING in RUNNER_EDGES[row.state]:
-        row = move_runner(row, S.FINISHING, t.now)
-    return t.put_runner(row)
+        return t.put_runner(move_runner(row, S.FINISHING, t.now, **changes))
+    return t.change_runner(row, **changes)
 
 
 def named(t: Turn, row: Runner, job: Job, *, over: bool, told: Told) -> None:
@@ -128,8 +131,9 @@ def named(t: Turn, row: Runner, job: Job, *, over: bool, told: Told) -> None:
         return
     another = row.job is not None
     if row.job is None or not over:
-        row = t.put_runner(replace(row, job=job.key, consumes=False))
+        row = replace(row, job=job.key, consumes=False)
     if row.state in FINAL:
+        t.put_runner(row)
         return
     if row.hard is None or not over:
         row = hard(t, row, another=another)
@@ -151,8 +155,8 @@ def lapse(t: Turn, row: Runner) -> Runner:
     fence = row.fence
     if fence.refused is not None and fence.accepted is None and fence.refused >= (fence.sent or 0):
         fence = replace(fence, sent=None, refused=None)  # only a refusal lapses, no answer does not
-    row = replace(row, consumes=False, fence=fence, stuck="", listening=listening, untaken=None)
-    return t.put_runner(move_runner(row, S.LISTENING, t.now))
+    changes = {"consumes": False, "fence": fence, "stuck": "", "listening": listening, "untaken": None}
+    return t.put_runner(move_runner(row, S.LISTENING, t.now, **changes))
 
 
 def telling_from(t: Turn, row: Runner) -> int:

@@ -115,7 +115,6 @@ def test_whatever_a_runner_becomes_it_is_counted_as_that_and_as_nothing_else(pla
         if after is not None:
             index.runner_changed(after, None)
         assert of_runners(index) == {}
-        assert index.places == {}
 
 
 def test_many_runners_are_counted_each_for_itself() -> None:
@@ -271,7 +270,6 @@ def test_each_field_that_an_index_rests_on_is_followed_by_itself(change: dict[st
     index.runner_changed(old, new)
     fresh.runner_changed(None, new)
     assert of_runners(index) == of_runners(fresh)
-    assert index.places == fresh.places
 
 
 def test_a_runner_of_another_scope_has_another_registration() -> None:
