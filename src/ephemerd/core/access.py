@@ -89,14 +89,14 @@ def weigh(t: Turn, job: Job) -> Job:
 
 def judge(t: Turn, job: Job) -> Job:
     """Put the job as the policy stands to it; ask for what is missing, and say a refusal once."""
+    if job.status is not J.QUEUED:
+        return t.put_job(job)
     known = t.state.jobs.get(job.key)
     before = known.refused if known is not None else ""
     job = weigh(t, job)
     if before == UNKNOWN and job.refused != UNKNOWN:
         job = _settled(job)
     job = t.put_job(job)
-    if job.status is not J.QUEUED:
-        return job
     if job.refused == UNKNOWN:
         return find_out(t, job)
     if job.refused and job.refused != before:

@@ -25,6 +25,12 @@ ASK_AT_ONCE = 50
 BINDING = frozenset({F.IN_PROGRESS, F.COMPLETED})
 """What a report must say of a job to bind it to a runner."""
 
+QUIET: dict[str, object] = {
+    **{"asking": "", "asked": None, "pool": "", "ask_again": None},
+    **{"waived": False, "missing": None},
+}
+"""What becomes of the questions about a job that leaves its queue."""
+
 FIRST = {
     F.QUEUED: J.QUEUED,
     F.WAITING: J.WAITING,
@@ -52,16 +58,26 @@ def apply(t: Turn, report: JobReport, told: Told) -> None:
     t.concern(str(key))
     if report.status is F.OTHER:
         return
-    job = t.state.jobs.get(key)
-    if job is None:
+    known = t.state.jobs.get(key)
+    if known is None:
         if not any(row.configured and row.pool.scope.serves(key) for row in t.state.pools.values()):
             t.count("reports_ignored_total", reason="scope")
             return
         job = _create(t, key, report)
     else:
-        job = _advance(t, access.learn(job, report.origin), report, told)
-    access.judge(t, job)
-    _bind(t, job, report, told)
+        job = access.learn(known, report.origin)
+    if report.status not in BINDING:
+        access.judge(t, job if known is None else _advance(t, job, report, told))
+        return
+    named = find_runner(t, report)
+    found, before = named or _known_to_have(t, job, report), job.ours
+    job = _bound(job, report, found)
+    job = access.judge(t, job if known is None else _advance(t, job, report, told, named))
+    if found is None:
+        return
+    if found.id != before:
+        access.taken(t, job)
+    signs.named(t, found, job, over=report.status is F.COMPLETED, told=told)
 
 
 def _create(t: Turn, key: JobKey, report: JobReport) -> Job:
@@ -86,12 +102,12 @@ def _create(t: Turn, key: JobKey, report: JobReport) -> Job:
     return job
 
 
-def _advance(t: Turn, job: Job, report: JobReport, told: Told) -> Job:
+def _advance(t: Turn, job: Job, report: JobReport, told: Told, named: Runner | None = None) -> Job:
     status = job.status
     if status is J.DONE:
         return job
     if report.status is F.COMPLETED:
-        return _end(t, job, report)
+        return _end(t, job, report, named)
     if status is J.RUNNING:
         return t.change_job(job, confirmed=t.now) if told is not Told.WEBHOOK else job
     if report.status is F.IN_PROGRESS:
@@ -113,16 +129,14 @@ def _waits(t: Turn, job: Job, told: Told) -> Job:
 
 
 def _leave_queue(t: Turn, job: Job, to: JobStatus, **changes: object) -> Job:
-    quiet = {"asking": "", "asked": None, "pool": "", "ask_again": None, "waived": False, "missing": None}
-    moved = t.put_job(move_job(job, to, t.now, **quiet, **changes))
+    moved = t.put_job(move_job(job, to, t.now, **QUIET, **changes))
     t.touch(t.state.index.intents.get(job.key, ()))
     return moved
 
 
-def _end(t: Turn, job: Job, report: JobReport) -> Job:
+def _end(t: Turn, job: Job, report: JobReport, named: Runner | None) -> Job:
     ended = _leave_queue(t, job, J.DONE, ended=t.now, conclusion=report.conclusion or "unknown")
-    found = find_runner(t, report)
-    _count_end(t, ended, found.pool if found is not None else "")
+    _count_end(t, ended, named.pool if named is not None else "")
     return ended
 
 
@@ -150,21 +164,12 @@ def find_runner(t: Turn, report: JobReport) -> Runner | None:
     return t.state.runners.get(next(iter(bearers))) if len(bearers) == 1 else None
 
 
-def _bind(t: Turn, job: Job, report: JobReport, told: Told) -> None:
-    """Only "in progress" and "completed" bind, and only to a runner that we know."""
-    if report.status not in BINDING:
-        return
-    job = t.state.jobs[job.key]
-    found = find_runner(t, report) or _known_to_have(t, job, report)
-    taken = found is not None and job.ours != found.id
-    job = t.change_job(
-        job, runner=report.runner_name or job.runner, ours=job.ours if found is None else found.id
-    )
-    if found is None:
-        return
-    if taken:
-        access.taken(t, job)
-    signs.named(t, found, job, over=report.status is F.COMPLETED, told=told)
+def _bound(job: Job, report: JobReport, found: Runner | None) -> Job:
+    """Return the job with who has it by a report that binds: whom the forge names, and which runner of ours that is."""
+    runner, ours = report.runner_name or job.runner, job.ours if found is None else found.id
+    if runner == job.runner and ours == job.ours:
+        return job
+    return replace(job, runner=runner, ours=ours)
 
 
 def _known_to_have(t: Turn, job: Job, report: JobReport) -> Runner | None:

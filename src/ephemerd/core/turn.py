@@ -85,12 +85,13 @@ class Turn:
 
     def put_job(self, row: Job) -> Job:
         """Make this the job's row."""
-        old = self.state.jobs.get(row.key)
-        if old == row:
+        key = row.key
+        old = self.state.jobs.get(key)
+        if old is row or old == row:
             return row
         self.stirred += 1
-        name = str(row.key)
-        self.state.jobs[row.key] = row
+        name = str(key)
+        self.state.jobs[key] = row
         self.state.index.job_changed(old, row, self.state.host_of)
         self._changed["job", name] = ("job", name, row)
         self._subjects[name] = None
