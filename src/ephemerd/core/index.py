@@ -10,8 +10,6 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from msgspec.structs import replace
-
 from ephemerd.core.line import Line
 from ephemerd.core.matching import Taker
 from ephemerd.domain.access import Refusal
@@ -95,6 +93,7 @@ def labels_of(variety: str) -> tuple[str, ...]:
 
 
 _Seat = tuple[str | None, str | None, str | None, tuple[str, str] | None, JobKey | None]
+_NO_SEAT: _Seat = (None, None, None, None, None)
 
 
 @dataclass(slots=True)
@@ -143,14 +142,17 @@ class Index:
         if old is not None and new is not None:
             if not _stands_where_it_stood(old, new):
                 self._runner_moved(old, new)
-        elif new is not None:
-            over = _without_a_trace(new)
-            _moved(self.by_state, None, (over.pool, over.state._value_))
-            self._runner_moved(over, new)
-        elif old is not None:
-            over = _without_a_trace(old)
-            self._runner_moved(old, over)
-            _moved(self.by_state, (over.pool, over.state._value_), None)
+        else:
+            row = new or old
+            assert row is not None, "a row that is, or that was"
+            self._runner_came_or_went(row.id, old, new)
+
+    def _runner_came_or_went(self, name: RunnerId, old: Runner | None, new: Runner | None) -> None:
+        _moved(self.by_state, _counted(old), _counted(new))
+        self._rejoin(self.supply, name, _supplied(old), _supplied(new))
+        self._rejoin(self.consuming, name, _consumed(old), _consumed(new))
+        self._seat_changed(name, _seat(old), _seat(new))
+        _refile(self.registrations, name, _registered(old), _registered(new))
 
     def _runner_moved(self, old: Runner, new: Runner) -> None:
         name, was, now = new.id, old.state, new.state
@@ -287,30 +289,31 @@ def _stands_where_it_stood(old: Runner, new: Runner) -> bool:
     )
 
 
-def _without_a_trace(row: Runner) -> Runner:
-    """Return what a row is like before it comes and after it went: it is counted by its state, and by nothing else."""
-    return replace(row, state=S.GONE, consumes=False, registration=None)
+def _counted(row: Runner | None) -> tuple[str, str] | None:
+    return None if row is None else (row.pool, row.state._value_)
 
 
-def _supplied(row: Runner) -> str | None:
-    return variety_of(row) if is_supply(row) else None
+def _supplied(row: Runner | None) -> str | None:
+    return None if row is None or not is_supply(row) else variety_of(row)
 
 
-def _consumed(row: Runner) -> str | None:
-    return variety_of(row) if row.consumes else None
+def _consumed(row: Runner | None) -> str | None:
+    return None if row is None or not row.consumes else variety_of(row)
 
 
-def _seat(row: Runner) -> _Seat:
+def _seat(row: Runner | None) -> _Seat:
     """Return where a row stands in each index that rests on its slot: live, held, abandoned, repository, intent."""
+    if row is None:
+        return _NO_SEAT
     if row.state not in HOLDS_SLOT:
-        return None, None, row.host if row.state is S.ABANDONED else None, None, None
+        return (None, None, row.host, None, None) if row.state is S.ABANDONED else _NO_SEAT
     job = row.job or row.intent
     repository = None if job is None else (job.forge, job.repository.lower())
-    return row.pool, row.host, None, repository, row.intent
+    return (row.pool, row.host, None, repository, row.intent)
 
 
-def _registered(row: Runner) -> tuple[str, int] | None:
-    return None if row.registration is None else (str(row.scope), row.registration)
+def _registered(row: Runner | None) -> tuple[str, int] | None:
+    return None if row is None or row.registration is None else (str(row.scope), row.registration)
 
 
 def _member_job(members: dict[JobKey, None], key: JobKey, sign: int) -> None:

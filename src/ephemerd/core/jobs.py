@@ -12,7 +12,7 @@ from ephemerd.core import access, scopes, signs
 from ephemerd.core.asking import REPEATED, WAITING_AGAIN, ask
 from ephemerd.core.events import JobLookedUp, JobReported, JobsRead
 from ephemerd.core.index import pool_of
-from ephemerd.core.transitions import move_job
+from ephemerd.core.transitions import move_job, next_status
 from ephemerd.core.turn import Turn
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
 from ephemerd.domain.job import F, J, Job, JobReport, JobStatus, Told
@@ -24,12 +24,6 @@ ASK_AT_ONCE = 50
 
 BINDING = frozenset({F.IN_PROGRESS, F.COMPLETED})
 """What a report must say of a job to bind it to a runner."""
-
-QUIET: dict[str, object] = {
-    **{"asking": "", "asked": None, "pool": "", "ask_again": None},
-    **{"waived": False, "missing": None},
-}
-"""What becomes of the questions about a job that leaves its queue."""
 
 FIRST = {
     F.QUEUED: J.QUEUED,
@@ -111,7 +105,7 @@ def _advance(t: Turn, job: Job, report: JobReport, told: Told, named: Runner | N
     if status is J.RUNNING:
         return t.change_job(job, confirmed=t.now) if told is not Told.WEBHOOK else job
     if report.status is F.IN_PROGRESS:
-        return _leave_queue(t, job, J.RUNNING, started=t.now, ended=None)
+        return _leave_queue(t, replace(job, started=t.now, ended=None), J.RUNNING)
     if report.status is F.QUEUED:
         if status is J.QUEUED:
             return t.change_job(job, confirmed=t.now, missing=None)
@@ -125,17 +119,31 @@ def _waits(t: Turn, job: Job, told: Told) -> Job:
     if job.status is J.QUEUED and told is not Told.LOOKUP:
         ask(t, job, "waiting")
         return t.state.jobs[job.key]
-    return _leave_queue(t, job, J.WAITING, confirmed=t.now, ended=None)
+    return _leave_queue(t, replace(job, confirmed=t.now, ended=None), J.WAITING)
 
 
-def _leave_queue(t: Turn, job: Job, to: JobStatus, **changes: object) -> Job:
-    moved = t.put_job(move_job(job, to, t.now, **QUIET, **changes))
+def _leave_queue(t: Turn, job: Job, to: JobStatus) -> Job:
+    """The job is queued no more: nothing is asked about it any more, and whoever was made for it is looked at."""
+    moved = t.put_job(
+        replace(
+            job,
+            status=next_status(job, to, t.now),
+            since=t.now,
+            asking="",
+            asked=None,
+            pool="",
+            ask_again=None,
+            waived=False,
+            missing=None,
+        )
+    )
     t.touch(t.state.index.intents.get(job.key, ()))
     return moved
 
 
 def _end(t: Turn, job: Job, report: JobReport, named: Runner | None) -> Job:
-    ended = _leave_queue(t, job, J.DONE, ended=t.now, conclusion=report.conclusion or "unknown")
+    job = replace(job, ended=t.now, conclusion=report.conclusion or "unknown")
+    ended = _leave_queue(t, job, J.DONE)
     _count_end(t, ended, named.pool if named is not None else "")
     return ended
 
@@ -244,7 +252,7 @@ def _missed(t: Turn, job: Job, why: str) -> None:
     if job.missing is None:
         job = t.change_job(job, missing=t.now, ask_again=t.now + t.policy.look_again)
     elif t.now - job.missing >= t.policy.look_again:
-        _leave_queue(t, job, J.GONE, ended=t.now)
+        _leave_queue(t, replace(job, ended=t.now), J.GONE)
         return
     else:
         job = t.change_job(job, ask_again=job.missing + t.policy.look_again)

@@ -18,7 +18,7 @@ from ephemerd.core.events import (
     RunnerLookedUp,
     StartFailed,
 )
-from ephemerd.core.transitions import move_runner
+from ephemerd.core.transitions import move_runner, next_state
 from ephemerd.core.turn import Turn
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.exits import REFUSED_VERSION, in_words
@@ -39,7 +39,10 @@ def on_registered(t: Turn, event: Registered) -> None:
         if row.state is S.GONE:
             t.change_runner(row, registration=event.registration, unregister=True)
         return
-    t.put_runner(move_runner(row, S.STARTING, t.now, started=t.now, registration=event.registration))
+    state = next_state(row, S.STARTING, t.now)
+    t.put_runner(
+        replace(row, state=state, since=t.now, started=t.now, registration=event.registration),
+    )
     t.send(StartRunner(row.id, row.pool))
 
 
@@ -87,7 +90,7 @@ def on_started(t: Turn, event: EnvironmentStarted) -> None:
     """The environment runs; whether the listener listens is still to be seen."""
     row = t.runner(event.runner)
     if row is not None:
-        t.change_runner(row, environment=event.environment)
+        t.put_runner(replace(row, environment=event.environment))
 
 
 def on_start_failed(t: Turn, event: StartFailed) -> None:
@@ -229,11 +232,21 @@ def schedule_pool(t: Turn, name: str) -> None:
 def end(t: Turn, row: Runner, why: str) -> Runner:
     """Make the runner gone: its slot is free, whatever is still to be tidied up. Why it was to end counts more
     than `why` it ended."""
-    changes = {"gate": None, "stuck": "", "asked": None, "surplus_since": None, "ending": row.ending or why}
     if row.hard is None:
         t.count("wasted_dispatches_total", pool=row.pool)
-        changes["consumes"] = False
-    return t.put_runner(move_runner(row, S.GONE, t.now, **changes))
+    return t.put_runner(
+        replace(
+            row,
+            state=next_state(row, S.GONE, t.now),
+            since=t.now,
+            gate=None,
+            stuck="",
+            asked=None,
+            surplus_since=None,
+            ending=row.ending or why,
+            consumes=row.consumes and row.hard is not None,
+        )
+    )
 
 
 def still_registered(row: Runner) -> bool:
@@ -248,7 +261,7 @@ def on_destroyed(t: Turn, event: EnvironmentDestroyed) -> None:
     if row is None or row.environment != event.environment:
         return
     if row.state is S.GONE:
-        t.change_runner(row, cleanup=False)
+        t.put_runner(replace(row, cleanup=False))
     elif row.state in (S.RETIRING, S.ABANDONED):
         end(t, replace(row, cleanup=False, unregister=still_registered(row)), "destroyed")
 
