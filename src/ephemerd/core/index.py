@@ -139,15 +139,26 @@ class Index:
 
     def runner_changed(self, old: Runner | None, new: Runner | None) -> None:
         """Follow a runner's row from `old` to `new` (None where there is none)."""
-        if old is not None and new is not None:
-            if not _stands_where_it_stood(old, new):
-                self._runner_moved(old, new)
-        else:
-            row = new or old
-            assert row is not None, "a row that is, or that was"
-            self._runner_came_or_went(row.id, old, new)
+        if old is None or new is None:
+            self._runner_came_or_went(old, new)
+        elif (
+            old.state is not new.state
+            or old.consumes is not new.consumes
+            or old.job is not new.job
+            or old.intent is not new.intent
+            or old.registration is not new.registration
+            or old.labels is not new.labels
+            or old.pool is not new.pool
+            or old.host is not new.host
+            or old.scope is not new.scope
+            or (new.state in UNBOUND and is_supply(old) is not is_supply(new))
+        ):
+            self._runner_moved(old, new)
 
-    def _runner_came_or_went(self, name: RunnerId, old: Runner | None, new: Runner | None) -> None:
+    def _runner_came_or_went(self, old: Runner | None, new: Runner | None) -> None:
+        row = new or old
+        assert row is not None, "a row that is, or that was"
+        name = row.id
         _moved(self.by_state, _counted(old), _counted(new))
         self._rejoin(self.supply, name, _supplied(old), _supplied(new))
         self._rejoin(self.consuming, name, _consumed(old), _consumed(new))
@@ -217,6 +228,10 @@ class Index:
             and old.run_id == new.run_id
         ):
             return  # no index rests on anything else but its question
+        was = None if old is None else old.status._value_
+        now = None if new is None else new.status._value_
+        if was != now:
+            _moved(self.by_status, was, now)
         if old is not None:
             self._job(old, -1)
         if new is not None:
@@ -235,14 +250,15 @@ class Index:
             self.by_status[status] = self.by_status.get(status, 0) + 1
 
     def _job(self, row: Job, sign: int) -> None:
-        _bump(self.by_status, row.status.value, sign)
-        if row.status is J.QUEUED and row.refused:
-            self._refused(row, sign)
-        elif row.status is J.QUEUED:
-            self._queued(row, sign)
-        elif row.status is J.RUNNING:
+        status = row.status
+        if status is J.QUEUED:
+            if row.refused:
+                self._refused(row, sign)
+            else:
+                self._queued(row, sign)
+        elif status is J.RUNNING:
             _member_job(self.running, row.key, sign)
-        elif row.status in ENDED_STATUSES:
+        elif status in ENDED_STATUSES:
             _member_job(self.finished, row.key, sign)
 
     def _refused(self, row: Job, sign: int) -> None:
@@ -267,26 +283,6 @@ class Index:
             self.groups[name] = group_or_none
         group_or_none.queued.add(row.order, row.key)
         self.dirty_groups[name] = None
-
-
-def _stands_where_it_stood(old: Runner, new: Runner) -> bool:
-    """Say whether all that the indexes rest on is the very same; most changes of a row leave it so."""
-    return (
-        old.state is new.state
-        and old.fence is new.fence
-        and old.job is new.job
-        and old.consumes is new.consumes
-        and old.offered is new.offered
-        and old.late is new.late
-        and old.registration is new.registration
-        and old.lost is new.lost
-        and old.order_given is new.order_given
-        and old.intent is new.intent
-        and old.labels is new.labels
-        and old.pool is new.pool
-        and old.host is new.host
-        and old.scope is new.scope
-    )
 
 
 def _counted(row: Runner | None) -> tuple[str, str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -14,7 +15,7 @@ from ephemerd.core.events import JobLookedUp, JobReported, JobsRead
 from ephemerd.core.index import pool_of
 from ephemerd.core.transitions import move_job, next_status
 from ephemerd.core.turn import Turn
-from ephemerd.domain.ids import JobKey, RunnerId, Scope
+from ephemerd.domain.ids import JobKey, RunnerId, Scope, job_text
 from ephemerd.domain.job import F, J, Job, JobReport, JobStatus, Told
 from ephemerd.domain.labels import normalise
 from ephemerd.domain.runner import Runner
@@ -49,7 +50,7 @@ def apply(t: Turn, report: JobReport, told: Told) -> None:
     key = report.key
     if not key.repository.islower():
         key = JobKey(key.forge, key.repository.lower(), key.id)
-    t.concern(str(key))
+    t.concern(job_text(key))
     if report.status is F.OTHER:
         return
     known = t.state.jobs.get(key)
@@ -74,11 +75,15 @@ def apply(t: Turn, report: JobReport, told: Told) -> None:
     signs.named(t, found, job, over=report.status is F.COMPLETED, told=told)
 
 
+_normalised = lru_cache(maxsize=1_024)(normalise)
+"""Thousands of jobs have the same few sets of labels."""
+
+
 def _create(t: Turn, key: JobKey, report: JobReport) -> Job:
     status = FIRST[report.status]
     job = Job(
         key=key,
-        labels=normalise(report.labels),
+        labels=_normalised(report.labels),
         order=t.draw("job"),
         status=status,
         since=t.now,

@@ -13,7 +13,7 @@ from ephemerd.core.rows import ClassRow, HostRow, PoolRow, ScopeRow
 from ephemerd.core.state import State
 from ephemerd.core.step import Note, Step
 from ephemerd.domain.access import Access
-from ephemerd.domain.ids import JobKey, RunnerId
+from ephemerd.domain.ids import JobKey, RunnerId, job_text
 from ephemerd.domain.job import Job
 from ephemerd.domain.pool import Policy, Setup
 from ephemerd.domain.runner import Decision, Runner
@@ -51,18 +51,18 @@ class Turn:
 
     def put_runner(self, row: Runner) -> Runner:
         """Make this the runner's row; the runner is examined again before the turn ends."""
-        name = row.id
-        old = self.state.runners.get(name)
+        name, state, subjects = row.id, self.state, self._subjects
+        old = state.runners.get(name)
         if old == row:
             return row
         self.stirred += 1
-        self.state.runners[name] = row
-        self.state.index.runner_changed(old, row)
+        state.runners[name] = row
+        state.index.runner_changed(old, row)
         self._changed["runner", name] = ("runner", name, row)
         self.touched[name] = None
-        self._subjects[name] = None
+        subjects[name] = None
         if row.job is not None:
-            self._subjects[str(row.job)] = None
+            subjects[job_text(row.job)] = None
         return row
 
     def change_runner(self, row: Runner, **changes: Any) -> Runner:
@@ -72,8 +72,7 @@ class Turn:
     def drop_runner(self, row: Runner) -> None:
         """Forget a runner that is over and done with."""
         self.stirred += 1
-        self.state.index.runner_changed(row, None)
-        del self.state.runners[row.id]
+        self.state.index.runner_changed(self.state.runners.pop(row.id), None)
         self._changed["runner", row.id] = ("runner", row.id, None)
         self.state.agenda.set("runner", row.id, None)
         self.touched.pop(row.id, None)
@@ -85,17 +84,17 @@ class Turn:
 
     def put_job(self, row: Job) -> Job:
         """Make this the job's row."""
-        key = row.key
-        old = self.state.jobs.get(key)
+        key, state = row.key, self.state
+        old = state.jobs.get(key)
         if old is row or old == row:
             return row
         self.stirred += 1
-        name = str(key)
-        self.state.jobs[key] = row
-        self.state.index.job_changed(old, row, self.state.host_of)
+        name = job_text(key)
+        state.jobs[key] = row
+        state.index.job_changed(old, row, state.host_of)
         self._changed["job", name] = ("job", name, row)
         self._subjects[name] = None
-        self.state.agenda.set("job", name, job_moment(row, self.policy, self.now))
+        state.agenda.set("job", name, job_moment(row, self.policy, self.now))
         return row
 
     def schedule_job(self, row: Job) -> None:
@@ -188,12 +187,12 @@ class Turn:
 
     def step(self) -> Step:
         """Return the turn's whole effect."""
-        subjects = self._subjects
+        commands, decisions, notes, subjects = self._commands, self._decisions, self._notes, self._subjects
         return Step(
-            tuple(self._commands),
+            tuple(commands) if commands else (),
             tuple(self._changed.values()),
-            tuple(self._decisions),
-            tuple(self._notes),
+            tuple(decisions) if decisions else (),
+            tuple(notes) if notes else (),
             tuple(sorted(subjects)) if len(subjects) > 1 else tuple(subjects),
         )
 
