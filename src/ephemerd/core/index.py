@@ -13,7 +13,7 @@ from typing import TypeVar
 from ephemerd.core.line import Line
 from ephemerd.core.matching import Taker
 from ephemerd.domain.access import Refusal
-from ephemerd.domain.ids import JobKey, RunnerId
+from ephemerd.domain.ids import JobKey, RunnerId, scope_text
 from ephemerd.domain.job import ENDED_STATUSES, J, Job
 from ephemerd.domain.labels import SEPARATOR
 from ephemerd.domain.runner import HOLDS_SLOT, UNBOUND, Runner, S
@@ -94,6 +94,8 @@ def labels_of(variety: str) -> tuple[str, ...]:
 
 _Seat = tuple[str | None, str | None, str | None, tuple[str, str] | None, JobKey | None]
 _NO_SEAT: _Seat = (None, None, None, None, None)
+_Place = tuple[tuple[str, str] | None, str | None, str | None, _Seat, tuple[str, int] | None]
+_NOWHERE: _Place = (None, None, None, _NO_SEAT, None)
 
 
 @dataclass(slots=True)
@@ -158,25 +160,27 @@ class Index:
     def _runner_came_or_went(self, old: Runner | None, new: Runner | None) -> None:
         row = new or old
         assert row is not None, "a row that is, or that was"
-        name = row.id
-        _moved(self.by_state, _counted(old), _counted(new))
-        self._rejoin(self.supply, name, _supplied(old), _supplied(new))
-        self._rejoin(self.consuming, name, _consumed(old), _consumed(new))
-        self._seat_changed(name, _seat(old), _seat(new))
-        _refile(self.registrations, name, _registered(old), _registered(new))
+        before, after, name = _place(old), _place(new), row.id
+        _moved(self.by_state, before[0], after[0])
+        self._rejoin(self.supply, name, before[1], after[1])
+        self._rejoin(self.consuming, name, before[2], after[2])
+        self._seat_changed(name, before[3], after[3])
+        _refile(self.registrations, name, before[4], after[4])
 
     def _runner_moved(self, old: Runner, new: Runner) -> None:
         name, was, now = new.id, old.state, new.state
         if was is not now or old.pool != new.pool:
             _moved(self.by_state, (old.pool, was._value_), (new.pool, now._value_))
         if was in UNBOUND or now in UNBOUND:
-            left, joined = _supplied(old), _supplied(new)
+            left = variety_of(old) if is_supply(old) else None
+            joined = variety_of(new) if is_supply(new) else None
             if left != joined:
                 self._rejoin(self.supply, name, left, joined)
             elif joined is not None and was is not now:
                 self.advanced[joined] = None  # the most advanced of the supply are matched first
         if old.consumes or new.consumes:
-            left, joined = _consumed(old), _consumed(new)
+            left = variety_of(old) if old.consumes else None
+            joined = variety_of(new) if new.consumes else None
             if left != joined:
                 self._rejoin(self.consuming, name, left, joined)
         if (
@@ -285,22 +289,21 @@ class Index:
         self.dirty_groups[name] = None
 
 
-def _counted(row: Runner | None) -> tuple[str, str] | None:
-    return None if row is None else (row.pool, row.state._value_)
-
-
-def _supplied(row: Runner | None) -> str | None:
-    return None if row is None or not is_supply(row) else variety_of(row)
-
-
-def _consumed(row: Runner | None) -> str | None:
-    return None if row is None or not row.consumes else variety_of(row)
-
-
-def _seat(row: Runner | None) -> _Seat:
-    """Return where a row stands in each index that rests on its slot: live, held, abandoned, repository, intent."""
+def _place(row: Runner | None) -> _Place:
+    """Return where a whole row stands: state, supply, consuming, seat, registration."""
     if row is None:
-        return _NO_SEAT
+        return _NOWHERE
+    return (
+        (row.pool, row.state._value_),
+        variety_of(row) if is_supply(row) else None,
+        variety_of(row) if row.consumes else None,
+        _seat(row),
+        _registered(row),
+    )
+
+
+def _seat(row: Runner) -> _Seat:
+    """Return where a row stands in each index that rests on its slot: live, held, abandoned, repository, intent."""
     if row.state not in HOLDS_SLOT:
         return (None, None, row.host, None, None) if row.state is S.ABANDONED else _NO_SEAT
     job = row.job or row.intent
@@ -308,8 +311,8 @@ def _seat(row: Runner | None) -> _Seat:
     return (row.pool, row.host, None, repository, row.intent)
 
 
-def _registered(row: Runner | None) -> tuple[str, int] | None:
-    return None if row is None or row.registration is None else (str(row.scope), row.registration)
+def _registered(row: Runner) -> tuple[str, int] | None:
+    return None if row.registration is None else (scope_text(row.scope), row.registration)
 
 
 def _member_job(members: dict[JobKey, None], key: JobKey, sign: int) -> None:

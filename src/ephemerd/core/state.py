@@ -8,7 +8,7 @@ from typing import Any
 from ephemerd.core.agenda import Agenda
 from ephemerd.core.index import Group, Index
 from ephemerd.core.rows import ClassRow, HostRow, PoolRow, ScopeRow
-from ephemerd.domain.ids import JobKey, RunnerId, Scope
+from ephemerd.domain.ids import JobKey, RunnerId, Scope, scope_text
 from ephemerd.domain.job import ENDED_STATUSES, Job
 from ephemerd.domain.pool import Host, Policy, Pool, Setup
 from ephemerd.domain.runner import Runner
@@ -89,7 +89,7 @@ class State:
 
     def scope(self, scope: Scope) -> ScopeRow:
         """Return what is known of a scope, a blank row where nothing is."""
-        return self.scopes.get(str(scope)) or ScopeRow(scope)
+        return self.scopes.get(scope_text(scope)) or ScopeRow(scope)
 
     def group(self, name: str) -> Group | None:
         return self.index.groups.get(name)

@@ -13,7 +13,7 @@ from ephemerd.core.rows import ClassRow, HostRow, PoolRow, ScopeRow
 from ephemerd.core.state import State
 from ephemerd.core.step import Note, Step
 from ephemerd.domain.access import Access
-from ephemerd.domain.ids import JobKey, RunnerId, job_text
+from ephemerd.domain.ids import JobKey, RunnerId, job_text, scope_text
 from ephemerd.domain.job import Job
 from ephemerd.domain.pool import Policy, Setup
 from ephemerd.domain.runner import Decision, Runner
@@ -115,7 +115,7 @@ class Turn:
 
     def put_scope(self, row: ScopeRow) -> ScopeRow:
         self.stirred += 1
-        name = str(row.scope)
+        name = scope_text(row.scope)
         self.state.scopes[name] = row
         self._changed["scope", name] = ("scope", name, row)
         return row
@@ -187,12 +187,12 @@ class Turn:
 
     def step(self) -> Step:
         """Return the turn's whole effect."""
-        commands, decisions, notes, subjects = self._commands, self._decisions, self._notes, self._subjects
+        subjects = self._subjects
         return Step(
-            tuple(commands) if commands else (),
+            tuple(self._commands) if self._commands else (),
             tuple(self._changed.values()),
-            tuple(decisions) if decisions else (),
-            tuple(notes) if notes else (),
+            tuple(self._decisions) if self._decisions else (),
+            tuple(self._notes) if self._notes else (),
             tuple(sorted(subjects)) if len(subjects) > 1 else tuple(subjects),
         )
 
