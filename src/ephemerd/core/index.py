@@ -102,7 +102,9 @@ _NOWHERE: _Place = (None, None, None, _NO_SEAT, None)
 class Index:
     """`supply`, `consuming`, `takers`, `flow` and `leftover` are by variety, `live` and `turns` by pool.
 
-    advanced  the varieties of whose supply a runner came nearer to listening, while all counts stay as they are
+    advanced  the varieties of whose supply something is left over and a runner came nearer to listening, while all
+              counts stay as they are
+    leftover  how much supply of a variety the last matching left over, where it did
     takers    the classes that a variety serves, the least flexible first
     links     how many classes hang a variety and another one together
     flow      what of a class's demand the last matching gave a variety
@@ -176,7 +178,7 @@ class Index:
             joined = variety_of(new) if is_supply(new) else None
             if left != joined:
                 self._rejoin(self.supply, name, left, joined)
-            elif joined is not None and was is not now:
+            elif joined in self.leftover and was is not now:
                 self.advanced[joined] = None  # the most advanced of the supply are matched first
         if old.consumes or new.consumes:
             left = variety_of(old) if old.consumes else None

@@ -67,7 +67,7 @@ def apply(t: Turn, report: JobReport, told: Told) -> None:
     named = find_runner(t, report)
     found, before = named or _known_to_have(t, job, report), job.ours
     job = _bound(job, report, found)
-    job = access.judge(t, job if known is None else _advance(t, job, report, told, named))
+    job = t.put_job(job if known is None else _advance(t, job, report, told, named))
     if found is None:
         return
     if found.id != before:

@@ -31,7 +31,7 @@ ASK_AGAIN = 60_000
 
 def on_registered(t: Turn, event: Registered) -> None:
     """The forge knows the runner: start it, or take the registration back where it is wanted no more."""
-    row = t.runner(event.runner)
+    row = t.state.runners.get(event.runner)
     if row is None:
         return
     scopes.note_answer(t, row.scope, None)
@@ -88,7 +88,7 @@ def on_name_looked_up(t: Turn, event: NameLookedUp) -> None:
 
 def on_started(t: Turn, event: EnvironmentStarted) -> None:
     """The environment runs; whether the listener listens is still to be seen."""
-    row = t.runner(event.runner)
+    row = t.state.runners.get(event.runner)
     if row is not None:
         t.put_runner(replace(row, environment=event.environment))
 
@@ -117,7 +117,7 @@ def on_exited(t: Turn, event: EnvironmentExited) -> None:
     Leftovers of an environment whose reference was not told yet are ended when it is, as remains. Of one that no
     listing shows there are none; should it come back, it is held on to again.
     """
-    row = t.runner(event.runner)
+    row = t.state.runners.get(event.runner)
     if row is None or row.state is S.GONE:
         return
     before = row
@@ -257,7 +257,7 @@ def still_registered(row: Runner) -> bool:
 
 def on_destroyed(t: Turn, event: EnvironmentDestroyed) -> None:
     """Nothing of the environment runs any more."""
-    row = t.runner(event.runner)
+    row = t.state.runners.get(event.runner)
     if row is None or row.environment != event.environment:
         return
     if row.state is S.GONE:

@@ -106,6 +106,7 @@ def test_whatever_a_runner_becomes_it_is_counted_as_that_and_as_nothing_else(pla
             index.runner_changed(None, before)
         assert of_runners(index) == was
         index.dirty_varieties.clear()
+        index.leftover.update(dict.fromkeys(was.get("supply", ()), 1))
         index.runner_changed(before, after)
         assert of_runners(index) == now
         assert set(index.dirty_varieties) == unlike(was, now)
