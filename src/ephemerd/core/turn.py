@@ -136,15 +136,15 @@ class Turn:
     def put_class(self, name: str, row: ClassRow | None) -> None:
         """Keep, or forget (None), what is known of a class of demand."""
         self.stirred += 1
+        state = self.state
         if row is not None and row.held:
-            self.state.index.held_back[name] = None
+            state.index.held_back[name] = None
         else:
-            self.state.index.held_back.pop(name, None)
+            state.index.held_back.pop(name, None)
         if row is None:
-            del self.state.classes[name]
-            self._changed["class", name] = ("class", name, None)
-            return
-        self.state.classes[name] = row
+            del state.classes[name]
+        else:
+            state.classes[name] = row
         self._changed["class", name] = ("class", name, row)
 
     def put_access(self, forge: str, row: Access | None) -> None:
