@@ -273,6 +273,19 @@ def test_each_field_that_an_index_rests_on_is_followed_by_itself(change: dict[st
     assert of_runners(index) == of_runners(fresh)
 
 
+def test_a_runner_that_comes_nearer_to_listening_changes_who_is_left_over_where_one_is() -> None:
+    old = runner(S.STARTING)
+    new = replace(old, state=S.LISTENING)
+    index = Index()
+    index.runner_changed(None, old)
+    index.runner_changed(old, new)
+    assert index.advanced == {}
+    index.runner_changed(new, old)
+    index.leftover["small"] = 1
+    index.runner_changed(old, new)
+    assert index.advanced == {"small": None}
+
+
 def test_a_runner_of_another_scope_has_another_registration() -> None:
     old = runner(S.STARTING, registration=3)
     new = replace(old, scope=LIB)
