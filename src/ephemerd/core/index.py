@@ -6,6 +6,7 @@ sorts by a persisted key; dicts here are used as ordered sets and their order me
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -16,7 +17,7 @@ from ephemerd.domain.access import Refusal
 from ephemerd.domain.ids import JobKey, RunnerId, scope_text
 from ephemerd.domain.job import ENDED_STATUSES, J, Job
 from ephemerd.domain.labels import SEPARATOR
-from ephemerd.domain.runner import HOLDS_SLOT, UNBOUND, Runner, S
+from ephemerd.domain.runner import HOLDS_SLOT, UNBOUND, Runner, RunnerState, S
 
 K = TypeVar("K", bound=Hashable)
 
@@ -94,8 +95,8 @@ def labels_of(variety: str) -> tuple[str, ...]:
 
 _Seat = tuple[str | None, str | None, str | None, tuple[str, str] | None, JobKey | None]
 _NO_SEAT: _Seat = (None, None, None, None, None)
-_Place = tuple[tuple[str, str] | None, str | None, str | None, _Seat, tuple[str, int] | None]
-_NOWHERE: _Place = (None, None, None, _NO_SEAT, None)
+_Place = tuple[str | None, str | None, _Seat, tuple[str, int] | None]
+_NOWHERE: _Place = (None, None, _NO_SEAT, None)
 
 
 @dataclass(slots=True)
@@ -109,6 +110,7 @@ class Index:
     links     how many classes hang a variety and another one together
     flow      what of a class's demand the last matching gave a variety
     turns     the classes that a pool serves, in the order in which they are served
+    states    how many runners of a pool are in each state
     odd       the varieties with other labels than their pool's that have a runner
     held_back the classes for which the forge may be holding back
     """
@@ -132,7 +134,9 @@ class Index:
     running: dict[JobKey, None] = field(default_factory=dict)
     finished: dict[JobKey, None] = field(default_factory=dict)
     by_status: dict[str, int] = field(default_factory=dict)
-    by_state: dict[tuple[str, str], int] = field(default_factory=dict)
+    states: defaultdict[str, dict[RunnerState, int]] = field(
+        default_factory=lambda: defaultdict(_in_no_state)
+    )
     leftover: dict[str, int] = field(default_factory=dict)
     refused: dict[JobKey, None] = field(default_factory=dict)
     unsure: dict[Run, dict[JobKey, None]] = field(default_factory=dict)
@@ -140,6 +144,16 @@ class Index:
     dirty_groups: dict[str, None] = field(default_factory=dict)
     dirty_varieties: dict[str, None] = field(default_factory=dict)
     advanced: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def by_state(self) -> dict[tuple[str, str], int]:
+        """Return how many runners there are of each pool in each state where there are any."""
+        return {
+            (pool, state.value): count
+            for pool, counts in self.states.items()
+            for state, count in counts.items()
+            if count
+        }
 
     def runner_changed(self, old: Runner | None, new: Runner | None) -> None:
         """Follow a runner's row from `old` to `new` (None where there is none)."""
@@ -162,17 +176,18 @@ class Index:
     def _runner_came_or_went(self, old: Runner | None, new: Runner | None) -> None:
         row = new or old
         assert row is not None, "a row that is, or that was"
+        self.states[row.pool][row.state] += 1 if row is new else -1
         before, after, name = _place(old), _place(new), row.id
-        _moved(self.by_state, before[0], after[0])
-        self._rejoin(self.supply, name, before[1], after[1])
-        self._rejoin(self.consuming, name, before[2], after[2])
-        self._seat_changed(name, before[3], after[3])
-        _refile(self.registrations, name, before[4], after[4])
+        self._rejoin(self.supply, name, before[0], after[0])
+        self._rejoin(self.consuming, name, before[1], after[1])
+        self._seat_changed(name, before[2], after[2])
+        _refile(self.registrations, name, before[3], after[3])
 
     def _runner_moved(self, old: Runner, new: Runner) -> None:
         name, was, now = new.id, old.state, new.state
         if was is not now or old.pool != new.pool:
-            _moved(self.by_state, (old.pool, was._value_), (new.pool, now._value_))
+            self.states[old.pool][was] -= 1
+            self.states[new.pool][now] += 1
         if was in UNBOUND or now in UNBOUND:
             left = variety_of(old) if is_supply(old) else None
             joined = variety_of(new) if is_supply(new) else None
@@ -291,12 +306,15 @@ class Index:
         self.dirty_groups[name] = None
 
 
+def _in_no_state() -> dict[RunnerState, int]:
+    return dict.fromkeys(RunnerState, 0)
+
+
 def _place(row: Runner | None) -> _Place:
-    """Return where a whole row stands: state, supply, consuming, seat, registration."""
+    """Return where a whole row stands: supply, consuming, seat, registration."""
     if row is None:
         return _NOWHERE
     return (
-        (row.pool, row.state._value_),
         variety_of(row) if is_supply(row) else None,
         variety_of(row) if row.consumes else None,
         _seat(row),
