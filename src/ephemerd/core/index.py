@@ -11,6 +11,8 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import msgspec
+
 from ephemerd.core.line import Line
 from ephemerd.core.matching import Taker
 from ephemerd.domain.access import Refusal
@@ -22,8 +24,7 @@ from ephemerd.domain.runner import HOLDS_SLOT, UNBOUND, Runner, RunnerState, S
 K = TypeVar("K", bound=Hashable)
 
 
-@dataclass(slots=True)
-class Group:
+class Group(msgspec.Struct):
     """One class of demand: the queued jobs of one repository with one class key.
 
     pools      those that satisfy it, the least flexible first: where a runner for it can be made
@@ -37,7 +38,7 @@ class Group:
     labels: tuple[str, ...]
     pools: tuple[str, ...] = ()
     varieties: tuple[str, ...] = ()
-    queued: Line = field(default_factory=Line)
+    queued: Line = msgspec.field(default_factory=Line)
     matched: int = 0
     turn: Turn | None = None
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from ephemerd.core.commands import Command
@@ -19,26 +20,26 @@ from ephemerd.domain.pool import Policy, Setup
 from ephemerd.domain.runner import Decision, Runner
 
 
-class Turn:
-    """Collects the effects of one event at `now` (ms) and keeps the indexes true as rows change."""
+class Turn(msgspec.Struct, eq=False, gc=False):
+    """Collects the effects of one event at `now` (ms) and keeps the indexes true as rows change. Each turn has lists
+    and dicts of its own, which msgspec makes in C.
 
-    __slots__ = (
-        *("_changed", "_commands", "_decisions", "_notes", "_subjects"),
-        *("now", "policy", "state", "stirred", "touched"),
-    )
+    stirred  how often anything was changed that planning could rest on
+    """
 
-    def __init__(self, state: State, now: int) -> None:
-        self.state = state
-        self.now = now
-        self.policy = state.setup.policy
-        self.touched: dict[RunnerId, None] = {}
-        self.stirred = 0
-        """How often anything was changed that planning could rest on."""
-        self._commands: list[Command] = []
-        self._changed: dict[tuple[str, str], tuple[str, str, Any]] = {}
-        self._decisions: list[Decision] = []
-        self._notes: list[Note] = []
-        self._subjects: dict[str, None] = {}
+    state: State
+    now: int
+    policy: Policy = Policy()
+    touched: dict[RunnerId, None] = {}
+    stirred: int = 0
+    _commands: list[Command] = []
+    _changed: dict[tuple[str, str], tuple[str, str, Any]] = {}
+    _decisions: list[Decision] = []
+    _notes: list[Note] = []
+    _subjects: dict[str, None] = {}
+
+    def __post_init__(self) -> None:
+        self.policy = self.state.setup.policy
 
     def configure(self, setup: Setup) -> None:
         """Go on with another configuration; its policy is kept, so that the rows alone give an equal core."""
