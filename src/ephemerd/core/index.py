@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeVar
 
 import msgspec
@@ -63,7 +64,12 @@ def run_of(job: Job) -> Run:
 
 def group_name(job: Job) -> str:
     """Return the name of the class of demand that a job belongs to."""
-    return f"{job.key.forge}/{job.key.repository.lower()}|{SEPARATOR.join(job.labels)}"
+    return _group_name(job.key.forge, job.key.repository, job.labels)
+
+
+@lru_cache(maxsize=1_024)
+def _group_name(forge: str, repository: str, labels: tuple[str, ...]) -> str:
+    return f"{forge}/{repository.lower()}|{SEPARATOR.join(labels)}"
 
 
 def is_supply(runner: Runner) -> bool:

@@ -81,8 +81,7 @@ def hard(t: Turn, row: Runner, *, worker: bool = False, announced: str = "", ano
     forge named it for another job than before.
     """
     first = row.hard is None
-    late = not row.announced and row.worker is not None
-    new_job = row.over is not None and (another or (announced not in ("", row.announced) and not late))
+    new_job = row.over is not None and (another or _tells_of_another(row, announced))
     state, since = row.state, row.since
     if state in HARD_FROM or (new_job and state is S.FINISHING):
         state, since = next_state(row, S.RUNNING, t.now), t.now
@@ -105,6 +104,11 @@ def hard(t: Turn, row: Runner, *, worker: bool = False, announced: str = "", ano
     if first:
         _first_hard(t, row)
     return row
+
+
+def _tells_of_another(row: Runner, announced: str) -> bool:
+    late = not row.announced and row.worker is not None
+    return announced not in ("", row.announced) and not late
 
 
 def _first_hard(t: Turn, row: Runner) -> None:

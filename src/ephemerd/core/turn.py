@@ -165,7 +165,7 @@ class Turn(msgspec.Struct, eq=False, gc=False):
 
     def count(self, name: str, by: int = 1, **labels: str) -> None:
         """Add to a counter that is part of the state."""
-        key = _counter(name, *labels.items())
+        key = _counter(name, **labels)
         value = self.state.counters.get(key, 0) + by
         self.state.counters[key] = value
         self._changed["counter", key] = ("counter", key, value)
@@ -199,9 +199,9 @@ class Turn(msgspec.Struct, eq=False, gc=False):
 
 
 @lru_cache(maxsize=1_024)
-def _counter(name: str, *labels: tuple[str, str]) -> str:
+def _counter(name: str, **labels: str) -> str:
     """Return the key of a counter with its labels."""
-    return "|".join([name, *(f"{label}={value}" for label, value in sorted(labels))])
+    return "|".join([name, *(f"{label}={value}" for label, value in sorted(labels.items()))])
 
 
 def job_moment(row: Job, policy: Policy, now: int) -> int | None:
