@@ -95,12 +95,13 @@ class Turn(msgspec.Struct, eq=False, gc=False):
         state.index.job_changed(old, row, state.host_of)
         self._changed["job", name] = ("job", name, row)
         self._subjects[name] = None
-        state.agenda.set("job", name, job_moment(row, self.policy, self.now))
+        if not (_is_quiet(row) and (old is None or _is_quiet(old))):
+            self.schedule_job(row)
         return row
 
     def schedule_job(self, row: Job) -> None:
         """Wake when the job's row wants the next look."""
-        self.state.agenda.set("job", str(row.key), job_moment(row, self.policy, self.now))
+        self.state.agenda.set("job", job_text(row.key), job_moment(row, self.policy, self.now))
 
     def change_job(self, row: Job, **changes: Any) -> Job:
         """Put the row with some fields changed."""
@@ -202,6 +203,11 @@ class Turn(msgspec.Struct, eq=False, gc=False):
 def _counter(name: str, **labels: str) -> str:
     """Return the key of a counter with its labels."""
     return "|".join([name, *(f"{label}={value}" for label, value in sorted(labels.items()))])
+
+
+def _is_quiet(row: Job) -> bool:
+    """Say whether nothing is open about a job, so that it has no moment: nearly all of them, nearly always."""
+    return row.asked is None and row.ask_again is None and not row.not_before
 
 
 def job_moment(row: Job, policy: Policy, now: int) -> int | None:
