@@ -18,7 +18,7 @@ from ephemerd.core.line import Line
 from ephemerd.core.matching import Taker
 from ephemerd.domain.access import Refusal
 from ephemerd.domain.ids import JobKey, RunnerId, scope_text
-from ephemerd.domain.job import ENDED_STATUSES, J, Job
+from ephemerd.domain.job import ENDED_STATUSES, J, Job, JobStatus
 from ephemerd.domain.labels import SEPARATOR
 from ephemerd.domain.runner import HOLDS_SLOT, UNBOUND, Runner, RunnerState, S
 
@@ -117,7 +117,7 @@ class Index:
     links     how many classes hang a variety and another one together
     flow      what of a class's demand the last matching gave a variety
     turns     the classes that a pool serves, in the order in which they are served
-    states    how many runners of a pool are in each state
+    states    how many runners of a pool are in each state; statuses: how many jobs in each status
     odd       the varieties with other labels than their pool's that have a runner
     held_back the classes for which the forge may be holding back
     """
@@ -140,7 +140,7 @@ class Index:
     registrations: dict[tuple[str, int], dict[RunnerId, None]] = field(default_factory=dict)
     running: dict[JobKey, None] = field(default_factory=dict)
     finished: dict[JobKey, None] = field(default_factory=dict)
-    by_status: dict[str, int] = field(default_factory=dict)
+    statuses: dict[JobStatus, int] = field(default_factory=lambda: dict.fromkeys(JobStatus, 0))
     states: defaultdict[str, dict[RunnerState, int]] = field(
         default_factory=lambda: defaultdict(_in_no_state)
     )
@@ -151,6 +151,11 @@ class Index:
     dirty_groups: dict[str, None] = field(default_factory=dict)
     dirty_varieties: dict[str, None] = field(default_factory=dict)
     advanced: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def by_status(self) -> dict[str, int]:
+        """Return how many jobs there are in each status where there are any."""
+        return {status.value: count for status, count in self.statuses.items() if count}
 
     @property
     def by_state(self) -> dict[tuple[str, str], int]:
@@ -256,10 +261,6 @@ class Index:
             and old.run_id == new.run_id
         ):
             return  # no index rests on anything else but its question
-        was = None if old is None else old.status._value_
-        now = None if new is None else new.status._value_
-        if was != now:
-            _moved(self.by_status, was, now)
         if old is not None:
             self._job(old, -1)
         if new is not None:
@@ -274,11 +275,11 @@ class Index:
         """Follow many ended jobs at once, oldest first: nearly all that a restart finds in the store."""
         for row in rows:
             self.finished[row.key] = None
-            status = row.status.value
-            self.by_status[status] = self.by_status.get(status, 0) + 1
+            self.statuses[row.status] += 1
 
     def _job(self, row: Job, sign: int) -> None:
         status = row.status
+        self.statuses[status] += sign
         if status is J.QUEUED:
             if row.refused:
                 self._refused(row, sign)

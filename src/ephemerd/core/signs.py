@@ -82,6 +82,8 @@ def hard(t: Turn, row: Runner, *, worker: bool = False, announced: str = "", ano
     """
     first = row.hard is None
     new_job = row.over is not None and (another or _tells_of_another(row, announced))
+    if new_job:
+        row = replace(row, over=None, over_via="")
     state, since = row.state, row.since
     if state in HARD_FROM or (new_job and state is S.FINISHING):
         state, since = next_state(row, S.RUNNING, t.now), t.now
@@ -97,8 +99,6 @@ def hard(t: Turn, row: Runner, *, worker: bool = False, announced: str = "", ano
             announced=announced or row.announced,
             consumes=row.consumes or (first and row.job is None),
             stuck="" if first else row.stuck,
-            over=None if new_job else row.over,
-            over_via="" if new_job else row.over_via,
         )
     )
     if first:
