@@ -13,7 +13,7 @@ from ephemerd.core.commands import ListJobs, ListRegistrations
 from ephemerd.core.rows import ScopeRow
 from ephemerd.core.turn import Turn
 from ephemerd.domain.errors import Fault, Remedy
-from ephemerd.domain.ids import Scope, scope_text
+from ephemerd.domain.ids import Scope
 
 ANSWER_KEPT_FOR = 10_000
 """An answer is written down at most once in so many ms; "within a minute" needs no more."""
@@ -106,7 +106,7 @@ def schedule(t: Turn, row: ScopeRow) -> None:
     asked = (row.jobs_asked, row.registrations_asked)
     moments.extend(moment + LISTING_LIMIT for moment in asked if moment is not None)
     later = [moment for moment in moments if moment > t.now]
-    t.state.agenda.set("scope", scope_text(row.scope), min(later) if later else None)
+    t.state.agenda.set("scope", str(row.scope), min(later) if later else None)
 
 
 def due(t: Turn, row: ScopeRow) -> None:

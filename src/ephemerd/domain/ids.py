@@ -71,12 +71,6 @@ class Scope(Value, frozen=True, order=True, cache_hash=True):
         return kind == "enterprise"
 
 
-@lru_cache(maxsize=256)
-def scope_text(scope: Scope) -> str:
-    """Return `str(scope)`, by which scopes are found several times an event."""
-    return str(scope)
-
-
 LONGEST_NAME = 63
 """Characters of a runner's name (github.md, section 14)."""
 
