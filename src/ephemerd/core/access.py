@@ -86,7 +86,7 @@ def weigh(t: Turn, job: Job) -> Job:
 
 
 def judge(t: Turn, job: Job) -> Job:
-    """Put the job, where it is queued as the policy stands to it; ask for what is missing, and say a refusal once."""
+    """Put the job; one that is queued as the policy stands to it: ask for what is missing, and say a refusal once."""
     if job.status is not J.QUEUED:
         return t.put_job(job)
     known = t.state.jobs.get(job.key)

@@ -186,6 +186,7 @@ class Index:
             self._runner_moved(old, new)
 
     def _runner_came_or_went(self, old: Runner | None, new: Runner | None) -> None:
+        """Take in, or take out, the whole of a row."""
         row = new or old
         assert row is not None, "a row that is, or that was"
         self.states[row.pool][row.state] += 1 if row is new else -1
@@ -196,6 +197,7 @@ class Index:
         _refile(self.registrations, name, before[3], after[3])
 
     def _runner_moved(self, old: Runner, new: Runner) -> None:
+        """Move a row in those indexes for which something that they rest on is another."""
         name, was, now = new.id, old.state, new.state
         if was is not now or old.pool != new.pool:
             self.states[old.pool][was] -= 1
@@ -224,6 +226,7 @@ class Index:
             _refile(self.registrations, name, _registered(old), _registered(new))
 
     def _seat_changed(self, name: RunnerId, before: _Seat, after: _Seat) -> None:
+        """Follow a runner's slot, and what of its host, its repository and its job rests on it."""
         if before[0] != after[0]:
             _refile(self.live, name, before[0], after[0])
         if before[1] != after[1]:

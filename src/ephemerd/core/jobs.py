@@ -67,7 +67,8 @@ def apply(t: Turn, report: JobReport, told: Told) -> None:
     named = find_runner(t, report)
     found, before = named or _known_to_have(t, job, report), job.ours
     job = _bound(job, report, found)
-    job = t.put_job(job if known is None else _advance(t, job, report, told, named))
+    job = job if known is None else _advance(t, job, report, told, named)
+    job = t.put_job(job)  # it runs or is over, and nobody judges it any more
     if found is None:
         return
     if found.id != before:
@@ -102,6 +103,7 @@ def _create(t: Turn, key: JobKey, report: JobReport) -> Job:
 
 
 def _advance(t: Turn, job: Job, report: JobReport, told: Told, named: Runner | None = None) -> Job:
+    """Return the job as the report leaves it; `named` is the runner of ours that it names."""
     status = job.status
     if status is J.DONE:
         return job

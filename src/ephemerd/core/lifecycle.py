@@ -40,9 +40,7 @@ def on_registered(t: Turn, event: Registered) -> None:
             t.change_runner(row, registration=event.registration, unregister=True)
         return
     state = next_state(row, S.STARTING, t.now)
-    t.put_runner(
-        replace(row, state=state, since=t.now, started=t.now, registration=event.registration),
-    )
+    t.put_runner(replace(row, state=state, since=t.now, started=t.now, registration=event.registration))
     t.send(StartRunner(row.id, row.pool))
 
 
