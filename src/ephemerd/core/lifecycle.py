@@ -137,9 +137,11 @@ def on_exited(t: Turn, event: EnvironmentExited) -> None:
     if event.leftovers > 0 and row.environment is not None:
         _left_behind(t, row, before, event.leftovers)
         return
-    ended = end(t, row, f"ended by itself with code {event.code}")
-    if ended.cleanup:
-        gate.clean_up(t, ended)
+    ended = _gone(t, row, f"ended by itself with code {event.code}")
+    if ended.cleanup and ended.environment is not None:
+        gate.clean_up(t, ended)  # which puts the row
+    else:
+        t.put_runner(ended)
 
 
 def _left_behind(t: Turn, row: Runner, before: Runner, count: int) -> None:
@@ -230,20 +232,22 @@ def schedule_pool(t: Turn, name: str) -> None:
 def end(t: Turn, row: Runner, why: str) -> Runner:
     """Make the runner gone: its slot is free, whatever is still to be tidied up. Why it was to end counts more
     than `why` it ended."""
+    return t.put_runner(_gone(t, row, why))
+
+
+def _gone(t: Turn, row: Runner, why: str) -> Runner:
     if row.hard is None:
         t.count("wasted_dispatches_total", pool=row.pool)
-    return t.put_runner(
-        replace(
-            row,
-            state=next_state(row, S.GONE, t.now),
-            since=t.now,
-            gate=None,
-            stuck="",
-            asked=None,
-            surplus_since=None,
-            ending=row.ending or why,
-            consumes=row.consumes and row.hard is not None,
-        )
+    return replace(
+        row,
+        state=next_state(row, S.GONE, t.now),
+        since=t.now,
+        gate=None,
+        stuck="",
+        asked=None,
+        surplus_since=None,
+        ending=row.ending or why,
+        consumes=row.consumes and row.hard is not None,
     )
 
 
