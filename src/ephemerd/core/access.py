@@ -78,9 +78,7 @@ def learn(job: Job, origin: Origin) -> Job:
 
 
 def weigh(t: Turn, job: Job) -> Job:
-    """Return the job as its forge's policy stands to it. A job that no pool can serve is not judged."""
-    if job.status is not J.QUEUED:
-        return job
+    """Return a queued job as its forge's policy stands to it. One that no pool can serve is not judged."""
     access = of_forge(t.state, job.key.forge)
     refusal = access.refuses(job) if access is not None and _servable(t.state, job) else None
     refused = "" if refusal is None else refusal.value
@@ -88,15 +86,15 @@ def weigh(t: Turn, job: Job) -> Job:
 
 
 def judge(t: Turn, job: Job) -> Job:
-    """Put the job as the policy stands to it; ask for what is missing, and say a refusal once."""
+    """Put the job; one that is queued as the policy stands to it: ask for what is missing, and say a refusal once."""
+    if job.status is not J.QUEUED:
+        return t.put_job(job)
     known = t.state.jobs.get(job.key)
     before = known.refused if known is not None else ""
     job = weigh(t, job)
     if before == UNKNOWN and job.refused != UNKNOWN:
         job = _settled(job)
     job = t.put_job(job)
-    if job.status is not J.QUEUED:
-        return job
     if job.refused == UNKNOWN:
         return find_out(t, job)
     if job.refused and job.refused != before:

@@ -6,23 +6,26 @@ sorts by a persisted key; dicts here are used as ordered sets and their order me
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeVar
+
+import msgspec
 
 from ephemerd.core.line import Line
 from ephemerd.core.matching import Taker
 from ephemerd.domain.access import Refusal
 from ephemerd.domain.ids import JobKey, RunnerId
-from ephemerd.domain.job import ENDED_STATUSES, J, Job
+from ephemerd.domain.job import ENDED_STATUSES, J, Job, JobStatus
 from ephemerd.domain.labels import SEPARATOR
-from ephemerd.domain.runner import HOLDS_SLOT, UNBOUND, Runner, S
+from ephemerd.domain.runner import HOLDS_SLOT, UNBOUND, Runner, RunnerState, S
 
 K = TypeVar("K", bound=Hashable)
 
 
-@dataclass(slots=True)
-class Group:
+class Group(msgspec.Struct):
     """One class of demand: the queued jobs of one repository with one class key.
 
     pools      those that satisfy it, the least flexible first: where a runner for it can be made
@@ -36,7 +39,7 @@ class Group:
     labels: tuple[str, ...]
     pools: tuple[str, ...] = ()
     varieties: tuple[str, ...] = ()
-    queued: Line = field(default_factory=Line)
+    queued: Line = msgspec.field(default_factory=Line)
     matched: int = 0
     turn: Turn | None = None
 
@@ -61,7 +64,12 @@ def run_of(job: Job) -> Run:
 
 def group_name(job: Job) -> str:
     """Return the name of the class of demand that a job belongs to."""
-    return f"{job.key.forge}/{job.key.repository.lower()}|{SEPARATOR.join(job.labels)}"
+    return _group_name(job.key.forge, job.key.repository, job.labels)
+
+
+@lru_cache(maxsize=1_024)
+def _group_name(forge: str, repository: str, labels: tuple[str, ...]) -> str:
+    return f"{forge}/{repository.lower()}|{SEPARATOR.join(labels)}"
 
 
 def is_supply(runner: Runner) -> bool:
@@ -92,37 +100,30 @@ def labels_of(variety: str) -> tuple[str, ...]:
     return tuple(labels.split(SEPARATOR)) if found else ()
 
 
-_Place = tuple[
-    tuple[str, str] | None,
-    str | None,
-    str | None,
-    str | None,
-    str | None,
-    str | None,
-    tuple[str, str] | None,
-    JobKey | None,
-    tuple[str, int] | None,
-]
-_NOWHERE: _Place = (None,) * 9
+_Seat = tuple[str | None, str | None, str | None, tuple[str, str] | None, JobKey | None]
+_NO_SEAT: _Seat = (None, None, None, None, None)
+_Place = tuple[str | None, str | None, _Seat, tuple[str, int] | None]
+_NOWHERE: _Place = (None, None, _NO_SEAT, None)
 
 
 @dataclass(slots=True)
 class Index:
     """`supply`, `consuming`, `takers`, `flow` and `leftover` are by variety, `live` and `turns` by pool.
 
-    places    where each runner's row stands in the indexes that rest on it
-    advanced  the varieties of whose supply a runner came nearer to listening, while all counts stay as they are
+    advanced  the varieties of whose supply something is left over and a runner came nearer to listening, while all
+              counts stay as they are
+    leftover  how much supply of a variety the last matching left over, where it did
     takers    the classes that a variety serves, the least flexible first
     links     how many classes hang a variety and another one together
     flow      what of a class's demand the last matching gave a variety
     turns     the classes that a pool serves, in the order in which they are served
+    states    how many runners of a pool are in each state; statuses: how many jobs in each status
     odd       the varieties with other labels than their pool's that have a runner
     held_back the classes for which the forge may be holding back
     unmatched the jobs that wait, of all classes, less the units that matchings gave them; once what changed is matched
               again it is 0 where no class has a job without supply
     """
 
-    places: dict[RunnerId, _Place] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     takers: dict[str, list[Taker]] = field(default_factory=dict)
     links: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -142,8 +143,10 @@ class Index:
     registrations: dict[tuple[str, int], dict[RunnerId, None]] = field(default_factory=dict)
     running: dict[JobKey, None] = field(default_factory=dict)
     finished: dict[JobKey, None] = field(default_factory=dict)
-    by_status: dict[str, int] = field(default_factory=dict)
-    by_state: dict[tuple[str, str], int] = field(default_factory=dict)
+    statuses: dict[JobStatus, int] = field(default_factory=lambda: dict.fromkeys(JobStatus, 0))
+    states: defaultdict[str, dict[RunnerState, int]] = field(
+        default_factory=lambda: defaultdict(_in_no_state)
+    )
     leftover: dict[str, int] = field(default_factory=dict)
     refused: dict[JobKey, None] = field(default_factory=dict)
     unsure: dict[Run, dict[JobKey, None]] = field(default_factory=dict)
@@ -152,38 +155,91 @@ class Index:
     dirty_varieties: dict[str, None] = field(default_factory=dict)
     advanced: dict[str, None] = field(default_factory=dict)
 
+    @property
+    def by_status(self) -> dict[str, int]:
+        """Return how many jobs there are in each status where there are any."""
+        return {status.value: count for status, count in self.statuses.items() if count}
+
+    @property
+    def by_state(self) -> dict[tuple[str, str], int]:
+        """Return how many runners there are of each pool in each state where there are any."""
+        return {
+            (pool, state.value): count
+            for pool, counts in self.states.items()
+            for state, count in counts.items()
+            if count
+        }
+
     def runner_changed(self, old: Runner | None, new: Runner | None) -> None:
         """Follow a runner's row from `old` to `new` (None where there is none)."""
-        if old is not None and new is not None and _stands_where_it_stood(old, new):
-            return
+        if old is None or new is None:
+            self._runner_came_or_went(old, new)
+        elif (
+            old.state is not new.state
+            or old.consumes is not new.consumes
+            or old.job is not new.job
+            or old.intent is not new.intent
+            or old.registration is not new.registration
+            or old.labels is not new.labels
+            or old.pool is not new.pool
+            or old.host is not new.host
+            or old.scope is not new.scope
+            or (new.state in UNBOUND and is_supply(old) is not is_supply(new))
+        ):
+            self._runner_moved(old, new)
+
+    def _runner_came_or_went(self, old: Runner | None, new: Runner | None) -> None:
+        """Take in, or take out, the whole of a row."""
         row = new or old
         assert row is not None, "a row that is, or that was"
-        before = self.places.pop(row.id, _NOWHERE)
-        after = _NOWHERE
-        if new is not None:
-            after = self.places[row.id] = _place(new)
-        if before == after:
-            return
+        self.states[row.pool][row.state] += 1 if row is new else -1
+        before, after, name = _place(old), _place(new), row.id
+        self._rejoin(self.supply, name, before[0], after[0])
+        self._rejoin(self.consuming, name, before[1], after[1])
+        self._seat_changed(name, before[2], after[2])
+        _refile(self.registrations, name, before[3], after[3])
+
+    def _runner_moved(self, old: Runner, new: Runner) -> None:
+        """Move a row in those indexes for which something that they rest on is another."""
+        name, was, now = new.id, old.state, new.state
+        if was is not now or old.pool != new.pool:
+            self.states[old.pool][was] -= 1
+            self.states[new.pool][now] += 1
+        if was in UNBOUND or now in UNBOUND:
+            left = variety_of(old) if is_supply(old) else None
+            joined = variety_of(new) if is_supply(new) else None
+            if left != joined:
+                self._rejoin(self.supply, name, left, joined)
+            elif joined in self.leftover and was is not now:
+                self.advanced[joined] = None  # the most advanced of the supply are matched first
+        if old.consumes or new.consumes:
+            left = variety_of(old) if old.consumes else None
+            joined = variety_of(new) if new.consumes else None
+            if left != joined:
+                self._rejoin(self.consuming, name, left, joined)
+        if (
+            (was is not now and (was not in HOLDS_SLOT or now not in HOLDS_SLOT))
+            or old.intent is not new.intent
+            or (old.job or old.intent) is not (new.job or new.intent)
+            or old.pool != new.pool
+            or old.host != new.host
+        ):
+            self._seat_changed(name, _seat(old), _seat(new))
+        if old.registration is not new.registration or old.scope is not new.scope:
+            _refile(self.registrations, name, _registered(old), _registered(new))
+
+    def _seat_changed(self, name: RunnerId, before: _Seat, after: _Seat) -> None:
+        """Follow a runner's slot, and what of its host, its repository and its job rests on it."""
         if before[0] != after[0]:
-            _moved(self.by_state, before[0], after[0])
+            _refile(self.live, name, before[0], after[0])
         if before[1] != after[1]:
-            self._rejoin(self.supply, row.id, before[1], after[1])
-        elif after[1] is not None and before[0] != after[0]:
-            self.advanced[after[1]] = None  # the most advanced of the supply are matched first
+            _moved(self.held, before[1], after[1])
         if before[2] != after[2]:
-            self._rejoin(self.consuming, row.id, before[2], after[2])
+            _moved(self.abandoned, before[2], after[2])
         if before[3] != after[3]:
-            _refile(self.live, row.id, before[3], after[3])
+            _moved(self.by_repository, before[3], after[3])
         if before[4] != after[4]:
-            _moved(self.held, before[4], after[4])
-        if before[5] != after[5]:
-            _moved(self.abandoned, before[5], after[5])
-        if before[6] != after[6]:
-            _moved(self.by_repository, before[6], after[6])
-        if before[7] != after[7]:
-            _refile(self.intents, row.id, before[7], after[7])
-        if before[8] != after[8]:
-            _refile(self.registrations, row.id, before[8], after[8])
+            _refile(self.intents, name, before[4], after[4])
 
     def _rejoin(
         self, members: dict[str, dict[RunnerId, None]], name: RunnerId, was: str | None, now: str | None
@@ -225,18 +281,19 @@ class Index:
         """Follow many ended jobs at once, oldest first: nearly all that a restart finds in the store."""
         for row in rows:
             self.finished[row.key] = None
-            status = row.status.value
-            self.by_status[status] = self.by_status.get(status, 0) + 1
+            self.statuses[row.status] += 1
 
     def _job(self, row: Job, sign: int) -> None:
-        _bump(self.by_status, row.status.value, sign)
-        if row.status is J.QUEUED and row.refused:
-            self._refused(row, sign)
-        elif row.status is J.QUEUED:
-            self._queued(row, sign)
-        elif row.status is J.RUNNING:
+        status = row.status
+        self.statuses[status] += sign
+        if status is J.QUEUED:
+            if row.refused:
+                self._refused(row, sign)
+            else:
+                self._queued(row, sign)
+        elif status is J.RUNNING:
             _member_job(self.running, row.key, sign)
-        elif row.status in ENDED_STATUSES:
+        elif status in ENDED_STATUSES:
             _member_job(self.finished, row.key, sign)
 
     def _refused(self, row: Job, sign: int) -> None:
@@ -264,43 +321,33 @@ class Index:
         self.dirty_groups[name] = None
 
 
-def _stands_where_it_stood(old: Runner, new: Runner) -> bool:
-    """Say whether all that `_place` looks at is the very same; most changes of a row leave it so."""
+def _in_no_state() -> dict[RunnerState, int]:
+    return dict.fromkeys(RunnerState, 0)
+
+
+def _place(row: Runner | None) -> _Place:
+    """Return where a whole row stands: supply, consuming, seat, registration."""
+    if row is None:
+        return _NOWHERE
     return (
-        old.state is new.state
-        and old.fence is new.fence
-        and old.job is new.job
-        and old.consumes is new.consumes
-        and old.offered is new.offered
-        and old.late is new.late
-        and old.registration is new.registration
-        and old.lost is new.lost
-        and old.order_given is new.order_given
-        and old.intent is new.intent
-        and old.labels is new.labels
-        and old.pool is new.pool
-        and old.host is new.host
-        and old.scope is new.scope
+        variety_of(row) if is_supply(row) else None,
+        variety_of(row) if row.consumes else None,
+        _seat(row),
+        _registered(row),
     )
 
 
-def _place(row: Runner) -> _Place:
-    """Return where a row stands in each index that rests on it: state, supply, consuming, live, held, abandoned,
-    repository, intent, registration."""
-    variety = variety_of(row)
-    live = row.state in HOLDS_SLOT
+def _seat(row: Runner) -> _Seat:
+    """Return where a row stands in each index that rests on its slot: live, held, abandoned, repository, intent."""
+    if row.state not in HOLDS_SLOT:
+        return (None, None, row.host, None, None) if row.state is S.ABANDONED else _NO_SEAT
     job = row.job or row.intent
-    return (
-        (row.pool, row.state._value_),
-        variety if is_supply(row) else None,
-        variety if row.consumes else None,
-        row.pool if live else None,
-        row.host if live else None,
-        row.host if row.state is S.ABANDONED else None,
-        (job.forge, job.repository.lower()) if live and job is not None else None,
-        row.intent if live else None,
-        (str(row.scope), row.registration) if row.registration is not None else None,
-    )
+    repository = None if job is None else (job.forge, job.repository.lower())
+    return (row.pool, row.host, None, repository, row.intent)
+
+
+def _registered(row: Runner) -> tuple[str, int] | None:
+    return None if row.registration is None else (str(row.scope), row.registration)
 
 
 def _member_job(members: dict[JobKey, None], key: JobKey, sign: int) -> None:
@@ -321,9 +368,13 @@ def _bump(counts: dict[K, int], name: K, by: int) -> None:
 def _moved(counts: dict[K, int], was: K | None, now: K | None) -> None:
     """Count one less there and one more here."""
     if was is not None:
-        _bump(counts, was, -1)
+        left = counts[was] - 1
+        if left:
+            counts[was] = left
+        else:
+            del counts[was]
     if now is not None:
-        _bump(counts, now, 1)
+        counts[now] = counts.get(now, 0) + 1
 
 
 def _refile(files: dict[K, dict[RunnerId, None]], name: RunnerId, was: K | None, now: K | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -12,9 +13,9 @@ from ephemerd.core import access, scopes, signs
 from ephemerd.core.asking import REPEATED, WAITING_AGAIN, ask
 from ephemerd.core.events import JobLookedUp, JobReported, JobsRead
 from ephemerd.core.index import pool_of
-from ephemerd.core.transitions import move_job
+from ephemerd.core.transitions import move_job, next_status
 from ephemerd.core.turn import Turn
-from ephemerd.domain.ids import JobKey, RunnerId, Scope
+from ephemerd.domain.ids import JobKey, RunnerId, Scope, job_text
 from ephemerd.domain.job import F, J, Job, JobReport, JobStatus, Told
 from ephemerd.domain.labels import normalise
 from ephemerd.domain.runner import Runner
@@ -49,26 +50,41 @@ def apply(t: Turn, report: JobReport, told: Told) -> None:
     key = report.key
     if not key.repository.islower():
         key = JobKey(key.forge, key.repository.lower(), key.id)
-    t.concern(str(key))
+    t.concern(job_text(key))
     if report.status is F.OTHER:
         return
-    job = t.state.jobs.get(key)
-    if job is None:
+    known = t.state.jobs.get(key)
+    if known is None:
         if not any(row.configured and row.pool.scope.serves(key) for row in t.state.pools.values()):
             t.count("reports_ignored_total", reason="scope")
             return
         job = _create(t, key, report)
     else:
-        job = _advance(t, access.learn(job, report.origin), report, told)
-    access.judge(t, job)
-    _bind(t, job, report, told)
+        job = access.learn(known, report.origin)
+    if report.status not in BINDING:
+        access.judge(t, job if known is None else _advance(t, job, report, told))
+        return
+    named = find_runner(t, report)
+    found, before = named or _known_to_have(t, job, report), job.ours
+    job = _bound(job, report, found)
+    job = job if known is None else _advance(t, job, report, told, named)
+    job = t.put_job(job)  # it runs or is over, and nobody judges it any more
+    if found is None:
+        return
+    if found.id != before:
+        access.taken(t, job)
+    signs.named(t, found, job, over=report.status is F.COMPLETED, told=told)
+
+
+_normalised = lru_cache(maxsize=1_024)(normalise)
+"""Thousands of jobs have the same few sets of labels."""
 
 
 def _create(t: Turn, key: JobKey, report: JobReport) -> Job:
     status = FIRST[report.status]
     job = Job(
         key=key,
-        labels=normalise(report.labels),
+        labels=_normalised(report.labels),
         order=t.draw("job"),
         status=status,
         since=t.now,
@@ -86,16 +102,17 @@ def _create(t: Turn, key: JobKey, report: JobReport) -> Job:
     return job
 
 
-def _advance(t: Turn, job: Job, report: JobReport, told: Told) -> Job:
+def _advance(t: Turn, job: Job, report: JobReport, told: Told, named: Runner | None = None) -> Job:
+    """Return the job as the report leaves it; `named` is the runner of ours that it names."""
     status = job.status
     if status is J.DONE:
         return job
     if report.status is F.COMPLETED:
-        return _end(t, job, report)
+        return _end(t, job, report, named)
     if status is J.RUNNING:
         return t.change_job(job, confirmed=t.now) if told is not Told.WEBHOOK else job
     if report.status is F.IN_PROGRESS:
-        return _leave_queue(t, job, J.RUNNING, started=t.now, ended=None)
+        return _leave_queue(t, replace(job, started=t.now, ended=None), J.RUNNING)
     if report.status is F.QUEUED:
         if status is J.QUEUED:
             return t.change_job(job, confirmed=t.now, missing=None)
@@ -109,20 +126,32 @@ def _waits(t: Turn, job: Job, told: Told) -> Job:
     if job.status is J.QUEUED and told is not Told.LOOKUP:
         ask(t, job, "waiting")
         return t.state.jobs[job.key]
-    return _leave_queue(t, job, J.WAITING, confirmed=t.now, ended=None)
+    return _leave_queue(t, replace(job, confirmed=t.now, ended=None), J.WAITING)
 
 
-def _leave_queue(t: Turn, job: Job, to: JobStatus, **changes: object) -> Job:
-    quiet = {"asking": "", "asked": None, "pool": "", "ask_again": None, "waived": False, "missing": None}
-    moved = t.put_job(move_job(job, to, t.now, **quiet, **changes))
+def _leave_queue(t: Turn, job: Job, to: JobStatus) -> Job:
+    """The job is queued no more: nothing is asked about it any more, and whoever was made for it is looked at."""
+    moved = t.put_job(
+        replace(
+            job,
+            status=next_status(job, to, t.now),
+            since=t.now,
+            asking="",
+            asked=None,
+            pool="",
+            ask_again=None,
+            waived=False,
+            missing=None,
+        )
+    )
     t.touch(t.state.index.intents.get(job.key, ()))
     return moved
 
 
-def _end(t: Turn, job: Job, report: JobReport) -> Job:
-    ended = _leave_queue(t, job, J.DONE, ended=t.now, conclusion=report.conclusion or "unknown")
-    found = find_runner(t, report)
-    _count_end(t, ended, found.pool if found is not None else "")
+def _end(t: Turn, job: Job, report: JobReport, named: Runner | None) -> Job:
+    job = replace(job, ended=t.now, conclusion=report.conclusion or "unknown")
+    ended = _leave_queue(t, job, J.DONE)
+    _count_end(t, ended, named.pool if named is not None else "")
     return ended
 
 
@@ -150,21 +179,12 @@ def find_runner(t: Turn, report: JobReport) -> Runner | None:
     return t.state.runners.get(next(iter(bearers))) if len(bearers) == 1 else None
 
 
-def _bind(t: Turn, job: Job, report: JobReport, told: Told) -> None:
-    """Only "in progress" and "completed" bind, and only to a runner that we know."""
-    if report.status not in BINDING:
-        return
-    job = t.state.jobs[job.key]
-    found = find_runner(t, report) or _known_to_have(t, job, report)
-    taken = found is not None and job.ours != found.id
-    job = t.change_job(
-        job, runner=report.runner_name or job.runner, ours=job.ours if found is None else found.id
-    )
-    if found is None:
-        return
-    if taken:
-        access.taken(t, job)
-    signs.named(t, found, job, over=report.status is F.COMPLETED, told=told)
+def _bound(job: Job, report: JobReport, found: Runner | None) -> Job:
+    """Return the job with who has it by a report that binds: whom the forge names, and which runner of ours that is."""
+    runner, ours = report.runner_name or job.runner, job.ours if found is None else found.id
+    if runner == job.runner and ours == job.ours:
+        return job
+    return replace(job, runner=runner, ours=ours)
 
 
 def _known_to_have(t: Turn, job: Job, report: JobReport) -> Runner | None:
@@ -239,7 +259,7 @@ def _missed(t: Turn, job: Job, why: str) -> None:
     if job.missing is None:
         job = t.change_job(job, missing=t.now, ask_again=t.now + t.policy.look_again)
     elif t.now - job.missing >= t.policy.look_again:
-        _leave_queue(t, job, J.GONE, ended=t.now)
+        _leave_queue(t, replace(job, ended=t.now), J.GONE)
         return
     else:
         job = t.change_job(job, ask_again=job.missing + t.policy.look_again)

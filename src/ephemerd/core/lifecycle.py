@@ -18,7 +18,7 @@ from ephemerd.core.events import (
     RunnerLookedUp,
     StartFailed,
 )
-from ephemerd.core.transitions import move_runner
+from ephemerd.core.transitions import move_runner, next_state
 from ephemerd.core.turn import Turn
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.exits import REFUSED_VERSION, in_words
@@ -31,7 +31,7 @@ ASK_AGAIN = 60_000
 
 def on_registered(t: Turn, event: Registered) -> None:
     """The forge knows the runner: start it, or take the registration back where it is wanted no more."""
-    row = t.runner(event.runner)
+    row = t.state.runners.get(event.runner)
     if row is None:
         return
     scopes.note_answer(t, row.scope, None)
@@ -39,7 +39,8 @@ def on_registered(t: Turn, event: Registered) -> None:
         if row.state is S.GONE:
             t.change_runner(row, registration=event.registration, unregister=True)
         return
-    t.put_runner(move_runner(row, S.STARTING, t.now, started=t.now, registration=event.registration))
+    state = next_state(row, S.STARTING, t.now)
+    t.put_runner(replace(row, state=state, since=t.now, started=t.now, registration=event.registration))
     t.send(StartRunner(row.id, row.pool))
 
 
@@ -85,9 +86,9 @@ def on_name_looked_up(t: Turn, event: NameLookedUp) -> None:
 
 def on_started(t: Turn, event: EnvironmentStarted) -> None:
     """The environment runs; whether the listener listens is still to be seen."""
-    row = t.runner(event.runner)
+    row = t.state.runners.get(event.runner)
     if row is not None:
-        t.change_runner(row, environment=event.environment)
+        t.put_runner(replace(row, environment=event.environment))
 
 
 def on_start_failed(t: Turn, event: StartFailed) -> None:
@@ -114,25 +115,33 @@ def on_exited(t: Turn, event: EnvironmentExited) -> None:
     Leftovers of an environment whose reference was not told yet are ended when it is, as remains. Of one that no
     listing shows there are none; should it come back, it is held on to again.
     """
-    row = t.runner(event.runner)
+    row = t.state.runners.get(event.runner)
     if row is None or row.state is S.GONE:
         return
     before = row
     lost = row.absent is not None and event.code is None and not event.leftovers
-    row = replace(row, exit_code=event.code, gate=None, absent=None)
+    row = replace(
+        row,
+        exit_code=event.code,
+        gate=None,
+        absent=None,
+        ending=row.ending or ("its environment was lost" if lost else ""),
+        unregister=still_registered(row),
+        cleanup=row.cleanup or not lost,
+    )
     ended_unasked = row.state is not S.RETIRING and row.fence.accepted is None
     if lost:
         t.note("warning", "an environment is gone without a word", runner=row.id)
-        row = replace(row, ending=row.ending or "its environment was lost")
     elif row.hard is None and row.leak is None and ended_unasked:
         _without_a_job(t, row)
-    row = replace(row, unregister=still_registered(row), cleanup=row.cleanup or not lost)
     if event.leftovers > 0 and row.environment is not None:
         _left_behind(t, row, before, event.leftovers)
         return
-    ended = end(t, row, f"ended by itself with code {event.code}")
-    if ended.cleanup:
-        gate.clean_up(t, ended)
+    ended = _gone(t, row, f"ended by itself with code {event.code}")
+    if ended.cleanup and ended.environment is not None:
+        gate.clean_up(t, ended)  # which puts the row
+    else:
+        t.put_runner(ended)
 
 
 def _left_behind(t: Turn, row: Runner, before: Runner, count: int) -> None:
@@ -223,11 +232,23 @@ def schedule_pool(t: Turn, name: str) -> None:
 def end(t: Turn, row: Runner, why: str) -> Runner:
     """Make the runner gone: its slot is free, whatever is still to be tidied up. Why it was to end counts more
     than `why` it ended."""
-    row = replace(row, gate=None, stuck="", asked=None, surplus_since=None, ending=row.ending or why)
+    return t.put_runner(_gone(t, row, why))
+
+
+def _gone(t: Turn, row: Runner, why: str) -> Runner:
     if row.hard is None:
         t.count("wasted_dispatches_total", pool=row.pool)
-        row = replace(row, consumes=False)
-    return t.put_runner(move_runner(row, S.GONE, t.now))
+    return replace(
+        row,
+        state=next_state(row, S.GONE, t.now),
+        since=t.now,
+        gate=None,
+        stuck="",
+        asked=None,
+        surplus_since=None,
+        ending=row.ending or why,
+        consumes=row.consumes and row.hard is not None,
+    )
 
 
 def still_registered(row: Runner) -> bool:
@@ -238,14 +259,13 @@ def still_registered(row: Runner) -> bool:
 
 def on_destroyed(t: Turn, event: EnvironmentDestroyed) -> None:
     """Nothing of the environment runs any more."""
-    row = t.runner(event.runner)
+    row = t.state.runners.get(event.runner)
     if row is None or row.environment != event.environment:
         return
-    row = replace(row, cleanup=False)
     if row.state is S.GONE:
-        t.put_runner(row)
+        t.put_runner(replace(row, cleanup=False))
     elif row.state in (S.RETIRING, S.ABANDONED):
-        end(t, replace(row, unregister=still_registered(row)), "destroyed")
+        end(t, replace(row, cleanup=False, unregister=still_registered(row)), "destroyed")
 
 
 def on_destroy_failed(t: Turn, event: DestroyFailed) -> None:

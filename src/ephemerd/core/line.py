@@ -5,23 +5,24 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
+import msgspec
+
 from ephemerd.domain.ids import JobKey
 
 LEAST_DEAD = 64
 """So many places of jobs that have left are kept at least before the line is packed anew."""
 
 
-class Line:
-    """An ordered set of jobs. Iterating yields keys, the oldest first; it must not change meanwhile."""
+class Line(msgspec.Struct, eq=False):
+    """An ordered set of jobs. Iterating yields keys, the oldest first; it must not change meanwhile.
 
-    __slots__ = ("_places", "_start", "jobs")
+    jobs     by arrival number, in no order
+    _start   before this one, all places are empty
+    """
 
-    def __init__(self) -> None:
-        self.jobs: dict[int, JobKey] = {}
-        """By arrival number, in no order."""
-        self._places: list[int] = []
-        self._start = 0
-        """Before this one, all places are empty."""
+    jobs: dict[int, JobKey] = {}
+    _places: list[int] = []
+    _start: int = 0
 
     def add(self, order: int, key: JobKey) -> None:
         """Put a job at its place."""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ephemerd.core import holding
 from ephemerd.core.events import SignSeen
-from ephemerd.core.transitions import RUNNER_EDGES, move_runner
+from ephemerd.core.transitions import RUNNER_EDGES, next_state
 from ephemerd.core.turn import Turn
 from ephemerd.domain.job import J, Job, Told
 from ephemerd.domain.runner import FINAL, Runner, S
@@ -22,12 +22,13 @@ SOFT_FROM = frozenset({S.STARTING, S.LISTENING, S.STUCK})
 HARD_FROM = SOFT_FROM | {S.ASSIGNED}
 UNSTARTED = frozenset({S.PLANNED, S.REGISTERING})
 """There can be no environment yet: what speaks of one means another."""
+WITHOUT_ENVIRONMENT = FINAL | UNSTARTED
 
 
 def on_sign(t: Turn, event: SignSeen) -> None:
     """Take in what a followed file or the process table told without being asked."""
-    row = t.runner(event.runner)
-    if row is None or row.state in FINAL or row.state in UNSTARTED:
+    row = t.state.runners.get(event.runner)
+    if row is None or row.state in WITHOUT_ENVIRONMENT:
         return
     t.concern(row.id)
     TAKEN_IN[event.sign](t, row, event.detail)
@@ -35,13 +36,15 @@ def on_sign(t: Turn, event: SignSeen) -> None:
 
 def listens(t: Turn, row: Runner) -> None:
     """The listener is connected."""
-    if row.listening is None:
-        row = t.change_runner(row, listening=t.now)
+    listening = t.now if row.listening is None else row.listening
     if row.state is S.STARTING or (row.state is S.STUCK and row.leak is not None):
-        t.put_runner(move_runner(row, S.LISTENING, t.now, stuck=""))
+        state = next_state(row, S.LISTENING, t.now)
+        t.put_runner(replace(row, state=state, since=t.now, stuck="", listening=listening))
         pool = t.state.pools[row.pool]
         if pool.failures:
             t.put_pool(replace(pool, failures=0, why=""))
+    elif row.listening is None:
+        t.put_runner(replace(row, listening=listening))
 
 
 def soft(t: Turn, row: Runner, *, offered: bool = False) -> Runner:
@@ -50,17 +53,21 @@ def soft(t: Turn, row: Runner, *, offered: bool = False) -> Runner:
     `offered`: it is an offer or acknowledgement that the runner's own files tell of.
     """
     first = row.soft is None and row.hard is None
-    row = replace(
-        row,
-        signs=row.signs + 1,
-        soft=row.soft if row.soft is not None else t.now,
-        soft_last=t.now,
-        offered=row.offered or offered,
-        consumes=row.consumes or (row.job is None and row.hard is None),
+    state, since = row.state, row.since
+    if state in SOFT_FROM:
+        state, since = next_state(row, S.ASSIGNED, t.now), t.now
+    row = t.put_runner(
+        replace(
+            row,
+            state=state,
+            since=since,
+            signs=row.signs + 1,
+            soft=row.soft if row.soft is not None else t.now,
+            soft_last=t.now,
+            offered=row.offered or offered,
+            consumes=row.consumes or (row.job is None and row.hard is None),
+        )
     )
-    if row.state in SOFT_FROM:
-        row = move_runner(row, S.ASSIGNED, t.now)
-    row = t.put_runner(row)
     if first:
         holding.taken(t, row)
     return row
@@ -74,26 +81,34 @@ def hard(t: Turn, row: Runner, *, worker: bool = False, announced: str = "", ano
     forge named it for another job than before.
     """
     first = row.hard is None
-    late = not row.announced and row.worker is not None
-    new_job = row.over is not None and (another or (announced not in ("", row.announced) and not late))
-    row = replace(
-        row,
-        signs=row.signs + 1,
-        hard=row.hard if row.hard is not None else t.now,
-        hard_last=t.now,
-        worker=t.now if worker else row.worker,
-        announced=announced or row.announced,
-        consumes=row.consumes or (first and row.job is None),
-        stuck="" if first else row.stuck,
-    )
+    new_job = row.over is not None and (another or _tells_of_another(row, announced))
     if new_job:
         row = replace(row, over=None, over_via="")
-    if row.state in HARD_FROM or (row.state is S.FINISHING and new_job):
-        row = move_runner(row, S.RUNNING, t.now)
-    row = t.put_runner(row)
+    state, since = row.state, row.since
+    if state in HARD_FROM or (new_job and state is S.FINISHING):
+        state, since = next_state(row, S.RUNNING, t.now), t.now
+    row = t.put_runner(
+        replace(
+            row,
+            state=state,
+            since=since,
+            signs=row.signs + 1,
+            hard=t.now if first else row.hard,
+            hard_last=t.now,
+            worker=t.now if worker else row.worker,
+            announced=announced or row.announced,
+            consumes=row.consumes or (first and row.job is None),
+            stuck="" if first else row.stuck,
+        )
+    )
     if first:
         _first_hard(t, row)
     return row
+
+
+def _tells_of_another(row: Runner, announced: str) -> bool:
+    late = not row.announced and row.worker is not None
+    return announced not in ("", row.announced) and not late
 
 
 def _first_hard(t: Turn, row: Runner) -> None:
@@ -107,13 +122,19 @@ def _first_hard(t: Turn, row: Runner) -> None:
 
 def over(t: Turn, row: Runner, via: str) -> Runner:
     """The runner's one job is over by its log, an event or a read: it should leave by itself now."""
-    if row.over is None:
-        row = replace(row, over=t.now, over_via=via)
-    elif row.over_via == "log":
-        row = replace(row, over_via=via)
-    if S.FINISHING in RUNNER_EDGES[row.state]:
-        row = move_runner(row, S.FINISHING, t.now)
-    return t.put_runner(row)
+    state, since = row.state, row.since
+    if S.FINISHING in RUNNER_EDGES[state]:
+        state, since = S.FINISHING, t.now
+    known = row.over is not None
+    return t.put_runner(
+        replace(
+            row,
+            state=state,
+            since=since,
+            over=row.over if known else t.now,
+            over_via=row.over_via if known and row.over_via != "log" else via,
+        )
+    )
 
 
 def named(t: Turn, row: Runner, job: Job, *, over: bool, told: Told) -> None:
@@ -128,8 +149,9 @@ def named(t: Turn, row: Runner, job: Job, *, over: bool, told: Told) -> None:
         return
     another = row.job is not None
     if row.job is None or not over:
-        row = t.put_runner(replace(row, job=job.key, consumes=False))
+        row = replace(row, job=job.key, consumes=False)
     if row.state in FINAL:
+        t.put_runner(row)
         return
     if row.hard is None or not over:
         row = hard(t, row, another=another)
@@ -151,8 +173,18 @@ def lapse(t: Turn, row: Runner) -> Runner:
     fence = row.fence
     if fence.refused is not None and fence.accepted is None and fence.refused >= (fence.sent or 0):
         fence = replace(fence, sent=None, refused=None)  # only a refusal lapses, no answer does not
-    row = replace(row, consumes=False, fence=fence, stuck="", listening=listening, untaken=None)
-    return t.put_runner(move_runner(row, S.LISTENING, t.now))
+    return t.put_runner(
+        replace(
+            row,
+            state=next_state(row, S.LISTENING, t.now),
+            since=t.now,
+            consumes=False,
+            fence=fence,
+            stuck="",
+            listening=listening,
+            untaken=None,
+        )
+    )
 
 
 def telling_from(t: Turn, row: Runner) -> int:

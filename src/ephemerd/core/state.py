@@ -30,6 +30,7 @@ class State:
     """Everything the core knows. The setup comes with `Booted`; the agenda is derived from the rows."""
 
     __slots__ = (
+        "_by_scope",
         "agenda",
         "classes",
         "counters",
@@ -49,6 +50,8 @@ class State:
         self.jobs: dict[JobKey, Job] = {}
         self.runners: dict[RunnerId, Runner] = {}
         self.scopes: dict[str, ScopeRow] = {}
+        self._by_scope: dict[Scope, ScopeRow] = {}
+        """The same rows: they are looked at several times an event."""
         self.pools: dict[str, PoolRow] = {}
         self.hosts: dict[str, HostRow] = {}
         self.spared: tuple[str, ...] = ()
@@ -83,13 +86,18 @@ class State:
         if spares != (name in self.spared):
             self.spared = tuple(sorted({*self.spared, name} if spares else {*self.spared} - {name}))
 
+    def keep_scope(self, row: ScopeRow) -> None:
+        """Make this the scope's row."""
+        self.scopes[str(row.scope)] = row
+        self._by_scope[row.scope] = row
+
     def pool(self, name: str) -> Pool:
         """Return a pool's last known configuration."""
         return self.pools[name].pool
 
     def scope(self, scope: Scope) -> ScopeRow:
         """Return what is known of a scope, a blank row where nothing is."""
-        return self.scopes.get(str(scope)) or ScopeRow(scope)
+        return self._by_scope.get(scope) or ScopeRow(scope)
 
     def group(self, name: str) -> Group | None:
         return self.index.groups.get(name)
@@ -146,8 +154,8 @@ class State:
 def load(rows: Rows) -> State:
     """Build the state from decoded rows (kind -> id -> row); indexes are made anew."""
     state = State()
-    for name, scope_row in sorted(rows.get("scope", {}).items()):
-        state.scopes[name] = scope_row
+    for _, scope_row in sorted(rows.get("scope", {}).items()):
+        state.keep_scope(scope_row)
     for _, pool_row in sorted(rows.get("pool", {}).items()):
         state.keep_pool(pool_row)
     for name, host_row in sorted(rows.get("host", {}).items()):

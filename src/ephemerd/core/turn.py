@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from ephemerd.core.commands import Command
@@ -13,32 +14,32 @@ from ephemerd.core.rows import ClassRow, HostRow, PoolRow, ScopeRow
 from ephemerd.core.state import State
 from ephemerd.core.step import Note, Step
 from ephemerd.domain.access import Access
-from ephemerd.domain.ids import JobKey, RunnerId
+from ephemerd.domain.ids import JobKey, RunnerId, job_text
 from ephemerd.domain.job import Job
 from ephemerd.domain.pool import Policy, Setup
 from ephemerd.domain.runner import Decision, Runner
 
 
-class Turn:
-    """Collects the effects of one event at `now` (ms) and keeps the indexes true as rows change."""
+class Turn(msgspec.Struct, eq=False, gc=False):
+    """Collects the effects of one event at `now` (ms) and keeps the indexes true as rows change. Each turn has lists
+    and dicts of its own, which msgspec makes in C.
 
-    __slots__ = (
-        *("_changed", "_commands", "_decisions", "_notes", "_subjects"),
-        *("now", "policy", "state", "stirred", "touched"),
-    )
+    stirred  how often anything was changed that planning could rest on
+    """
 
-    def __init__(self, state: State, now: int) -> None:
-        self.state = state
-        self.now = now
-        self.policy = state.setup.policy
-        self.touched: dict[RunnerId, None] = {}
-        self.stirred = 0
-        """How often anything was changed that planning could rest on."""
-        self._commands: list[Command] = []
-        self._changed: dict[tuple[str, str], tuple[str, str, Any]] = {}
-        self._decisions: list[Decision] = []
-        self._notes: list[Note] = []
-        self._subjects: dict[str, None] = {}
+    state: State
+    now: int
+    policy: Policy = Policy()
+    touched: dict[RunnerId, None] = {}
+    stirred: int = 0
+    _commands: list[Command] = []
+    _changed: dict[tuple[str, str], tuple[str, str, Any]] = {}
+    _decisions: list[Decision] = []
+    _notes: list[Note] = []
+    _subjects: dict[str, None] = {}
+
+    def __post_init__(self) -> None:
+        self.policy = self.state.setup.policy
 
     def configure(self, setup: Setup) -> None:
         """Go on with another configuration; its policy is kept, so that the rows alone give an equal core."""
@@ -51,18 +52,18 @@ class Turn:
 
     def put_runner(self, row: Runner) -> Runner:
         """Make this the runner's row; the runner is examined again before the turn ends."""
-        name = row.id
-        old = self.state.runners.get(name)
+        name, state, subjects = row.id, self.state, self._subjects
+        old = state.runners.get(name)
         if old == row:
             return row
         self.stirred += 1
-        self.state.runners[name] = row
-        self.state.index.runner_changed(old, row)
+        state.runners[name] = row
+        state.index.runner_changed(old, row)
         self._changed["runner", name] = ("runner", name, row)
         self.touched[name] = None
-        self._subjects[name] = None
+        subjects[name] = None
         if row.job is not None:
-            self._subjects[str(row.job)] = None
+            subjects[job_text(row.job)] = None
         return row
 
     def change_runner(self, row: Runner, **changes: Any) -> Runner:
@@ -72,8 +73,7 @@ class Turn:
     def drop_runner(self, row: Runner) -> None:
         """Forget a runner that is over and done with."""
         self.stirred += 1
-        self.state.index.runner_changed(row, None)
-        del self.state.runners[row.id]
+        self.state.index.runner_changed(self.state.runners.pop(row.id), None)
         self._changed["runner", row.id] = ("runner", row.id, None)
         self.state.agenda.set("runner", row.id, None)
         self.touched.pop(row.id, None)
@@ -85,21 +85,23 @@ class Turn:
 
     def put_job(self, row: Job) -> Job:
         """Make this the job's row."""
-        old = self.state.jobs.get(row.key)
-        if old == row:
+        key, state = row.key, self.state
+        old = state.jobs.get(key)
+        if old is row or old == row:
             return row
         self.stirred += 1
-        name = str(row.key)
-        self.state.jobs[row.key] = row
-        self.state.index.job_changed(old, row, self.state.host_of)
+        name = job_text(key)
+        state.jobs[key] = row
+        state.index.job_changed(old, row, state.host_of)
         self._changed["job", name] = ("job", name, row)
         self._subjects[name] = None
-        self.state.agenda.set("job", name, job_moment(row, self.policy, self.now))
+        if not (_is_quiet(row) and (old is None or _is_quiet(old))):
+            self.schedule_job(row)
         return row
 
     def schedule_job(self, row: Job) -> None:
         """Wake when the job's row wants the next look."""
-        self.state.agenda.set("job", str(row.key), job_moment(row, self.policy, self.now))
+        self.state.agenda.set("job", job_text(row.key), job_moment(row, self.policy, self.now))
 
     def change_job(self, row: Job, **changes: Any) -> Job:
         """Put the row with some fields changed."""
@@ -116,7 +118,7 @@ class Turn:
     def put_scope(self, row: ScopeRow) -> ScopeRow:
         self.stirred += 1
         name = str(row.scope)
-        self.state.scopes[name] = row
+        self.state.keep_scope(row)
         self._changed["scope", name] = ("scope", name, row)
         return row
 
@@ -136,15 +138,15 @@ class Turn:
     def put_class(self, name: str, row: ClassRow | None) -> None:
         """Keep, or forget (None), what is known of a class of demand."""
         self.stirred += 1
+        state = self.state
         if row is not None and row.held:
-            self.state.index.held_back[name] = None
+            state.index.held_back[name] = None
         else:
-            self.state.index.held_back.pop(name, None)
+            state.index.held_back.pop(name, None)
         if row is None:
-            del self.state.classes[name]
-            self._changed["class", name] = ("class", name, None)
-            return
-        self.state.classes[name] = row
+            del state.classes[name]
+        else:
+            state.classes[name] = row
         self._changed["class", name] = ("class", name, row)
 
     def put_access(self, forge: str, row: Access | None) -> None:
@@ -164,7 +166,7 @@ class Turn:
 
     def count(self, name: str, by: int = 1, **labels: str) -> None:
         """Add to a counter that is part of the state."""
-        key = _counter(name, *labels.items())
+        key = _counter(name, **labels)
         value = self.state.counters.get(key, 0) + by
         self.state.counters[key] = value
         self._changed["counter", key] = ("counter", key, value)
@@ -189,18 +191,23 @@ class Turn:
         """Return the turn's whole effect."""
         subjects = self._subjects
         return Step(
-            tuple(self._commands),
+            tuple(self._commands) if self._commands else (),
             tuple(self._changed.values()),
-            tuple(self._decisions),
-            tuple(self._notes),
+            tuple(self._decisions) if self._decisions else (),
+            tuple(self._notes) if self._notes else (),
             tuple(sorted(subjects)) if len(subjects) > 1 else tuple(subjects),
         )
 
 
 @lru_cache(maxsize=1_024)
-def _counter(name: str, *labels: tuple[str, str]) -> str:
+def _counter(name: str, **labels: str) -> str:
     """Return the key of a counter with its labels."""
-    return "|".join([name, *(f"{label}={value}" for label, value in sorted(labels))])
+    return "|".join([name, *(f"{label}={value}" for label, value in sorted(labels.items()))])
+
+
+def _is_quiet(row: Job) -> bool:
+    """Say whether nothing is open about a job, so that it has no moment: nearly all of them, nearly always."""
+    return row.asked is None and row.ask_again is None and not row.not_before
 
 
 def job_moment(row: Job, policy: Policy, now: int) -> int | None:

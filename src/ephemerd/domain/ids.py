@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NewType
 
 from ephemerd.domain.value import Value
@@ -19,6 +20,12 @@ class JobKey(Value, frozen=True, order=True, cache_hash=True):
 
     def __str__(self) -> str:
         return f"{self.forge}/{self.repository}/{self.id}"
+
+
+@lru_cache(maxsize=2_048)
+def job_text(key: JobKey) -> str:
+    """Return `str(key)`, which the handling of an event wants several times."""
+    return str(key)
 
 
 DIGITS = 19

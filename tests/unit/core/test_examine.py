@@ -284,7 +284,7 @@ def test_a_row_of_which_something_is_owed_is_kept(owed: dict[str, Any]) -> None:
 def test_a_row_is_kept_while_it_stands_for_a_job_that_the_forge_cannot_be_asked_about() -> None:
     world = World(pool(max_concurrent=0))
     world.queued(1)
-    world.core.state.scopes[str(APP)] = replace(world.core.state.scope(APP), silent=0, next_try=0)
+    world.core.state.keep_scope(replace(world.core.state.scope(APP), silent=0, next_try=0))
     row, commands = look(S.GONE, world, since=-DAY, hard=-DAY, consumes=True)
     assert commands == ()
     assert row is not None
@@ -388,9 +388,9 @@ def who(
     for number, at in enumerate(confirmed, 1):
         state.jobs[key(number)] = replace(world.job(number), confirmed=now + at)
     if "listed" in changes:
-        state.scopes[str(APP)] = replace(state.scope(APP), jobs_listed=changes["listed"])
+        state.keep_scope(replace(state.scope(APP), jobs_listed=changes["listed"]))
     if changes.get("silent"):
-        state.scopes[str(APP)] = replace(state.scope(APP), silent=0, next_try=0)
+        state.keep_scope(replace(state.scope(APP), silent=0, next_try=0))
     if changes.get("asked"):
         state.jobs[key(1)] = replace(world.job(1), asked=now)
     row, commands = look(S.RUNNING, world, since=-HOUR, hard=-HOUR, worker=worker, consumes=True)

@@ -106,6 +106,7 @@ def test_whatever_a_runner_becomes_it_is_counted_as_that_and_as_nothing_else(pla
             index.runner_changed(None, before)
         assert of_runners(index) == was
         index.dirty_varieties.clear()
+        index.leftover.update(dict.fromkeys(was.get("supply", ()), 1))
         index.runner_changed(before, after)
         assert of_runners(index) == now
         assert set(index.dirty_varieties) == unlike(was, now)
@@ -115,7 +116,6 @@ def test_whatever_a_runner_becomes_it_is_counted_as_that_and_as_nothing_else(pla
         if after is not None:
             index.runner_changed(after, None)
         assert of_runners(index) == {}
-        assert index.places == {}
 
 
 def test_many_runners_are_counted_each_for_itself() -> None:
@@ -271,7 +271,19 @@ def test_each_field_that_an_index_rests_on_is_followed_by_itself(change: dict[st
     index.runner_changed(old, new)
     fresh.runner_changed(None, new)
     assert of_runners(index) == of_runners(fresh)
-    assert index.places == fresh.places
+
+
+def test_a_runner_that_comes_nearer_to_listening_changes_who_is_left_over_where_one_is() -> None:
+    old = runner(S.STARTING)
+    new = replace(old, state=S.LISTENING)
+    index = Index()
+    index.runner_changed(None, old)
+    index.runner_changed(old, new)
+    assert index.advanced == {}
+    index.runner_changed(new, old)
+    index.leftover["small"] = 1
+    index.runner_changed(old, new)
+    assert index.advanced == {"small": None}
 
 
 def test_a_runner_of_another_scope_has_another_registration() -> None:

@@ -8,7 +8,9 @@ import pytest
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
+from ephemerd.core import gate
 from ephemerd.core.health import assess
+from ephemerd.core.turn import Turn
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.exits import REFUSED_VERSION
 from ephemerd.domain.ids import RunnerId
@@ -382,6 +384,15 @@ def test_leftovers_told_before_the_start_was_answered_are_ended_when_it_is() -> 
     step = world.started(name)
     (destroy,) = of(step.commands, cm.Destroy)
     assert (destroy.permit.warrant, destroy.permit.environment) == (Warrant.ENDED, f"env-{name}")
+
+
+def test_an_environment_whose_reference_was_never_told_is_not_cleaned_up() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    t = Turn(world.core.state, world.now)
+    gate.clean_up(t, world.runner(name))
+    step = t.step()
+    assert (step.commands, step.changed) == ((), ())
 
 
 def test_an_exit_that_overtakes_the_answer_to_the_start_is_tidied_and_forgotten() -> None:

@@ -460,7 +460,7 @@ def test_a_pool_is_ready_from_the_moment_on_at_which_its_forge_may_be_asked(
 ) -> None:
     world = World()
     times: dict[str, Any] = {name: world.now + ms for name, ms in marks.items()}
-    world.core.state.scopes[str(APP)] = replace(world.core.state.scope(APP), **times)
+    world.core.state.keep_scope(replace(world.core.state.scope(APP), **times))
     assert ready(Turn(world.core.state, world.now), pool()) is can
 
 

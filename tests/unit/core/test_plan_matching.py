@@ -9,8 +9,9 @@ from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.core.index import Group, Index
 from ephemerd.core.matching import takers_of
-from ephemerd.core.plan import _count_component, is_crowded, is_discharged, ready
+from ephemerd.core.plan import _count_component, is_crowded, is_discharged, ready, settle
 from ephemerd.core.turn import Turn
+from ephemerd.core.validate import validate
 from ephemerd.domain.access import Access
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
@@ -47,6 +48,23 @@ def test_a_job_that_two_pools_serve_is_counted_on_the_runner_of_one() -> None:
     _, wide = world.listening(1, 2)
     world.completed(1, how="cancelled")
     assert left_over(world) == {wide}
+
+
+def test_a_spare_that_comes_nearer_to_listening_and_is_none_any_more_in_one_turn_is_left_over_by_nobody() -> (
+    None
+):
+    world = World()
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.completed(1, how="cancelled")
+    state = world.core.state
+    assert state.index.leftover == {"small": 1}
+    t = Turn(state, world.now)
+    row = t.put_runner(replace(world.runner(name), state=RunnerState.LISTENING))
+    t.put_runner(replace(row, offered=True))
+    assert state.index.advanced == {"small": None}
+    settle(t)
+    assert (state.index.advanced, state.index.leftover, validate(state)) == ({}, {}, [])
 
 
 def test_pools_hang_together_by_way_of_others_also_after_a_start() -> None:

@@ -189,3 +189,14 @@ def test_a_job_that_changed_meanwhile_is_followed_from_where_it_is() -> None:
     t.change_job(old, name="x")
     assert t.state.index.reserved == {}
     assert t.state.jobs[key(1)] == replace(old, name="x")
+
+
+def test_a_job_about_which_nothing_is_open_any_more_wants_no_look() -> None:
+    world = World()
+    world.queued(1)
+    t, row = turn(world), world.job(1)
+    for change in ({"not_before": world.now + MINUTE}, {"asked": world.now}, {"ask_again": world.now + 1}):
+        t.put_job(replace(row, **change))
+        assert ("job", str(key(1))) in t.state.agenda.moments()
+        t.put_job(row)
+        assert ("job", str(key(1))) not in t.state.agenda.moments()

@@ -182,7 +182,7 @@ def test_a_pause_is_told_to_its_last_millisecond_and_not_after(rest: int) -> Non
     pause = f"pool small waits {rest // SECOND} s after: the disk is full"
     assert why(world) == (pause if rest else FULL)
     state.pools["small"] = row
-    state.scopes[str(APP)] = replace(state.scope(APP), limited_until=world.now + rest)
+    state.keep_scope(replace(state.scope(APP), limited_until=world.now + rest))
     limit = f"the forge limits our requests for another {rest // SECOND} s"
     assert why(world) == (limit if rest else FULL)
 
