@@ -457,7 +457,7 @@ def end_leftovers(t: Turn, row: Runner, what: str) -> None:
 def clean_up(t: Turn, row: Runner) -> None:
     """The environment has ended: have its remains removed."""
     if row.environment is not None:
-        t.change_runner(row, vetoed_until=t.now + CLEAN_AGAIN)
+        t.put_runner(replace(row, vetoed_until=t.now + CLEAN_AGAIN))
         t.send(Destroy(_ended_permit(t, row, "listener and worker have exited"), row.pool))
 
 

@@ -10,6 +10,8 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 
+from msgspec.structs import replace
+
 from ephemerd.core import access, holding, scopes
 from ephemerd.core.asking import ask
 from ephemerd.core.commands import Register
@@ -17,7 +19,7 @@ from ephemerd.core.index import Group, Index, labels_of, pool_of, variety_of
 from ephemerd.core.matching import match
 from ephemerd.core.rows import ClassRow, PoolRow
 from ephemerd.core.state import State
-from ephemerd.core.transitions import move_runner
+from ephemerd.core.transitions import next_state
 from ephemerd.core.turn import Turn
 from ephemerd.domain.ids import JobKey, RunnerId, runner_name
 from ephemerd.domain.job import Job
@@ -495,7 +497,7 @@ def _make(t: Turn, pool: Pool, intent: JobKey | None, labels: tuple[str, ...] = 
         intent=intent,
         labels=labels,
     )
-    row = t.put_runner(move_runner(row, S.REGISTERING, t.now))
+    row = t.put_runner(replace(row, state=next_state(row, S.REGISTERING, t.now)))
     t.count("dispatches_total", pool=pool.name)
     t.send(Register(name, pool.scope, labels or pool.labels))
     return row
