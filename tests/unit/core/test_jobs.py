@@ -161,6 +161,22 @@ def test_waiting_after_queued_asks_again_when_no_answer_comes_at_all() -> None:
     assert [command.token for command in sent] == [2]
 
 
+@pytest.mark.parametrize("status", [S.IN_PROGRESS, S.COMPLETED])
+def test_a_job_that_leaves_the_queue_does_so_at_that_moment_and_nothing_is_asked_about_it_any_more(
+    status: ForgeStatus,
+) -> None:
+    world = closed()
+    world.queued(1)
+    world.told(report(1, S.WAITING))
+    world.feed(ev.JobLookedUp(key(1), world.last(cm.LookUpJob).token, missing=True))
+    assert (world.job(1).missing, world.job(1).ask_again) != (None, None)
+    world.now += SECOND
+    world.told(report(1, status))
+    row = world.job(1)
+    assert (row.since, row.asked, row.asking, row.ask_again, row.missing) == (world.now, None, "", None, None)
+    assert of(world.wait(10 * MINUTE), cm.LookUpJob) == []
+
+
 @pytest.mark.parametrize(("answer", "stands"), [(S.QUEUED, "queued"), (S.WAITING, "waiting")])
 def test_the_answer_to_the_question_stands(answer: ForgeStatus, stands: str) -> None:
     world = closed()

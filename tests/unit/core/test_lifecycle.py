@@ -44,6 +44,7 @@ def test_the_way_of_a_runner_that_does_its_job() -> None:
     (destroy,) = world.exited(name).commands
     assert isinstance(destroy, cm.Destroy)
     assert (destroy.permit.warrant, destroy.permit.environment) == (Warrant.ENDED, f"env-{name}")
+    assert (destroy.permit.fence, destroy.permit.proofs) == ("none", (world.now, world.now))
     assert world.held == 0
     world.destroyed(destroy)
     row = world.runner(name)

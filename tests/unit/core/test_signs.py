@@ -741,3 +741,39 @@ def test_a_minute_after_its_worker_was_seen_a_job_that_waits_is_another_one() ->
     world.sign(name, Sign.WORKER)
     assert of(world.wait(MINUTE - 1), cm.LookUpJob) == []
     assert [command.job for command in of(world.wait(1), cm.LookUpJob)] == [key(1)]
+
+
+def test_a_runner_is_in_its_state_since_the_sign_that_brought_it_there() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.started(name)
+    for sign, state in (
+        (Sign.LISTENING, S.LISTENING),
+        (Sign.OFFERED, S.ASSIGNED),
+        (Sign.ANNOUNCED, S.RUNNING),
+        (Sign.ENDED, S.FINISHING),
+    ):
+        world.now += SECOND
+        world.sign(name, sign)
+        assert (world.runner(name).state, world.runner(name).since) == (state, world.now)
+    for sign in (Sign.ACKNOWLEDGED, Sign.ANNOUNCED, Sign.ENDED):  # of one that finishes they change no state
+        began, world.now = world.runner(name).since, world.now + SECOND
+        world.sign(name, sign)
+        assert (world.runner(name).state, world.runner(name).since) == (S.FINISHING, began)
+
+
+@pytest.mark.parametrize("first", [Sign.OFFERED, Sign.WORKER])
+def test_when_it_listened_first_is_written_down_also_of_one_that_has_a_job(first: Sign) -> None:
+    world = World()
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.started(name)
+    world.sign(name, first)
+    state = world.runner(name).state
+    world.now += SECOND
+    world.sign(name, Sign.LISTENING)
+    listened = world.now
+    world.now += SECOND
+    world.sign(name, Sign.LISTENING)
+    assert (world.runner(name).state, world.runner(name).listening) == (state, listened)
