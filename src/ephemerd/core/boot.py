@@ -30,7 +30,7 @@ def on_booted(t: Turn, event: Booted) -> None:
     t.state.agenda.set("sweep", "", t.now + t.policy.nominate_every)
     for _, host in sorted(t.state.hosts.items()):
         listings.ask_environments(t, t.put_host(replace(host, listed=None, asked=None, due=t.now)))
-    for scope in _configured_scopes(event.setup):
+    for scope in _used_scopes(t):
         scope_row = replace(
             t.state.scope(scope),
             jobs_due=t.now,
@@ -60,7 +60,7 @@ def on_slept(t: Turn, event: MachineSlept) -> None:
             t.put_runner(_woken(row, t.now, event.by_ms))
     for _, host in sorted(t.state.hosts.items()):
         listings.ask_environments(t, t.put_host(replace(host, due=t.now)))
-    for scope in _configured_scopes(t.state.setup):
+    for scope in _used_scopes(t):
         row_now = t.state.scope(scope)
         again = {"jobs_due": t.now, "registrations_due": t.now, "jobs_listed": None}
         scopes.keep(t, replace(row_now, next_try=min(row_now.next_try, t.now), **again))
@@ -75,8 +75,9 @@ def _woken(row: Runner, now: int, slept: int) -> Runner:
     return replace(row, adopted=True, seen_after_start=row.environment is None)
 
 
-def _configured_scopes(setup: Setup) -> list[Scope]:
-    return sorted({pool.scope: None for pool in setup.pools})
+def _used_scopes(t: Turn) -> list[Scope]:
+    """Return the scopes that are listed: of pools that are configured, and of runners that outlive theirs."""
+    return sorted({row.pool.scope for row in t.state.pools.values() if t.state.uses(row.pool.scope)})
 
 
 def configure(t: Turn, setup: Setup, held: tuple[tuple[str, str], ...]) -> None:

@@ -37,7 +37,8 @@ def on_sign(t: Turn, event: SignSeen) -> None:
 def listens(t: Turn, row: Runner) -> None:
     """The listener is connected."""
     listening = t.now if row.listening is None else row.listening
-    if row.state is S.STARTING or (row.state is S.STUCK and row.leak is not None):
+    found = row.state is S.STUCK and row.leak is not None and row.hard is None
+    if row.state is S.STARTING or found:
         state = next_state(row, S.LISTENING, t.now)
         t.put_runner(replace(row, state=state, since=t.now, stuck="", listening=listening))
         pool = t.state.pools[row.pool]
@@ -124,7 +125,7 @@ def over(t: Turn, row: Runner, via: str) -> Runner:
     """The runner's one job is over by its log, an event or a read: it should leave by itself now."""
     state, since = row.state, row.since
     if S.FINISHING in RUNNER_EDGES[state]:
-        state, since = S.FINISHING, t.now
+        state, since = next_state(row, S.FINISHING, t.now), t.now
     known = row.over is not None
     return t.put_runner(
         replace(

@@ -323,6 +323,25 @@ def test_questions_of_an_earlier_life_reserve_no_slot() -> None:
 # -- the configuration ---------------------------------------------------------------------------------
 
 
+def test_a_scope_of_no_pool_any_more_is_listed_anew_while_a_runner_of_it_lives() -> None:
+    """A listing that a dead process asked for is never answered: rules that wait for one would wait for ever."""
+    world = World(pool(), pool("lib", scope=LIB))
+    (name,) = world.listening(1, repository="acme/lib")
+    world.lists = False
+    world.wait(10 * MINUTE)
+    assert world.core.state.scope(LIB).jobs_asked is not None
+    alone = Setup((pool(),), world.setup.hosts, Policy())
+    step = world.restart(down=HOUR, setup=alone)
+    assert [one.scope for one in of(step.commands, cm.ListJobs)] == [APP, LIB]
+    assert [one.scope for one in of(step.commands, cm.ListRegistrations)] == [APP, LIB]
+    slept = world.feed(ev.MachineSlept(HOUR))
+    assert world.core.state.scope(LIB).jobs_listed is None
+    assert world.core.state.scope(LIB).jobs_due >= world.now, slept
+    world.exited(name)
+    step = world.restart(setup=alone)
+    assert [one.scope for one in of(step.commands, cm.ListJobs)] == [APP]
+
+
 def test_a_pool_that_is_no_longer_configured_keeps_its_runners_and_makes_none() -> None:
     world = World(pool(), pool("big", labels=GPU))
     (name,) = world.listening(1, labels=GPU)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
+from ephemerd.core.turn import Turn
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus, Told
@@ -777,3 +779,31 @@ def test_when_it_listened_first_is_written_down_also_of_one_that_has_a_job(first
     world.now += SECOND
     world.sign(name, Sign.LISTENING)
     assert (world.runner(name).state, world.runner(name).listening) == (state, listened)
+
+
+def test_one_that_was_found_and_holds_a_job_listens_no_more_whatever_its_log_tells() -> None:
+    """It would be supply with a job; the first lines of its log are read again when a process life begins."""
+    world = stray()
+    t = Turn(world.core.state, world.now)
+    t.put_runner(replace(world.runner(STRAY), hard=world.now, hard_last=world.now, job=key(9)))
+    world.now += SECOND
+    world.sign(STRAY, Sign.LISTENING)
+    row = world.runner(STRAY)
+    assert (row.state, row.listening) == (S.STUCK, world.now)
+    assert world.core.state.index.supply.get("small", {}) == {}
+
+
+def test_one_that_was_found_and_is_offered_a_job_keeps_it_although_its_log_tells_that_it_listens() -> None:
+    world = stray()
+    world.sign(STRAY, Sign.OFFERED)
+    world.now += SECOND
+    world.sign(STRAY, Sign.LISTENING)
+    assert (world.runner(STRAY).state, world.runner(STRAY).listening) == (S.ASSIGNED, world.now)
+
+
+def test_one_that_is_kept_without_a_sign_of_a_job_is_no_supply_again_because_it_listens() -> None:
+    world = stray()
+    t = Turn(world.core.state, world.now)
+    t.put_runner(replace(world.runner(STRAY), leak=None))
+    world.sign(STRAY, Sign.LISTENING)
+    assert (world.runner(STRAY).state, world.runner(STRAY).hard) == (S.STUCK, None)
