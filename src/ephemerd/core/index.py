@@ -171,7 +171,10 @@ class Index:
         }
 
     def runner_changed(self, old: Runner | None, new: Runner | None) -> None:
-        """Follow a runner's row from `old` to `new` (None where there is none)."""
+        """Follow a runner's row from `old` to `new` (None where there is none).
+
+        What is the very same object cannot have moved; another one that says the same may be followed in vain.
+        """
         if old is None or new is None:
             self._runner_came_or_went(old, new)
         elif (

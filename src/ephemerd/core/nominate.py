@@ -56,6 +56,8 @@ def still(t: Turn, row: Runner, rule: Rule) -> bool:
 
 def _orphaned(t: Turn, row: Runner) -> tuple[Rule, str] | None:
     """The rules of the orphan sweep, which nominate nobody while they rest."""
+    if not t.policy.orphan_sweep:
+        return None
     state, found = row.state, None
     if row.leak is not None:
         found = _leaked(row)
@@ -64,9 +66,7 @@ def _orphaned(t: Turn, row: Runner) -> tuple[Rule, str] | None:
     if found is None and state is S.LISTENING and row.listening is not None:
         pool = t.state.pools[row.pool].pool
         found = _expired(t, row, pool) or _surplus(t, row, pool) or _displaced(t, row)
-    if found is None or not t.policy.orphan_sweep or _rests(t, row, t.state.pool(row.pool)):
-        return None
-    return found
+    return None if found is None or _rests(t, row, t.state.pool(row.pool)) else found
 
 
 def _rests(t: Turn, row: Runner, pool: Pool) -> bool:

@@ -41,8 +41,9 @@ class IllegalEdge(Exception):
 
 
 def next_state(row: Runner, to: RunnerState, now: int) -> RunnerState:
-    """Return the state that a runner moves to at `now`, for whoever writes it with other changes of the row; raise
-    `IllegalEdge`. Handed on as keywords, as `move_runner` does, changes cost several times what they cost at once."""
+    """Return the state that a runner moves to at `now`, for whoever writes it with other changes of the row, `since`
+    among them; raise `IllegalEdge`. Handed on as keywords, as `move_runner` does, changes cost several times what they
+    cost at once."""
     if to not in RUNNER_EDGES[row.state]:
         raise IllegalEdge(f"runner {row.id}: {row.state.value} -> {to.value} at {now}; row: {row!r}")
     return to

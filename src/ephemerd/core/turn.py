@@ -24,6 +24,7 @@ class Turn(msgspec.Struct, eq=False, gc=False):
     """Collects the effects of one event at `now` (ms) and keeps the indexes true as rows change. Each turn has lists
     and dicts of its own, which msgspec makes in C.
 
+    policy   the state's, whatever is given
     stirred  how often anything was changed that planning could rest on
     """
 

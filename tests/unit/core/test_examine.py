@@ -439,3 +439,9 @@ def test_a_registration_that_was_missed_is_looked_up_again_whatever_the_state(st
 
 def test_one_that_was_taken_over_and_works_is_not_asked_whether_anybody_takes_it() -> None:
     assert sent(S.RUNNING, since=-HOUR, hard=-HOUR, worker=-HOUR, adopted=True) == []
+
+
+@pytest.mark.parametrize("state", [S.GONE, S.ABANDONED])
+def test_what_is_over_is_looked_at_when_it_is_to_be_forgotten(state: RunnerState) -> None:
+    assert wakes(state) == World().setup.policy.gone_kept
+    assert wakes(state, cleanup=True, vetoed_until=SECOND) == SECOND

@@ -273,6 +273,16 @@ def test_each_field_that_an_index_rests_on_is_followed_by_itself(change: dict[st
     assert of_runners(index) == of_runners(fresh)
 
 
+def test_the_job_that_a_runner_was_made_for_is_followed_although_it_has_another_one() -> None:
+    old = runner(S.RUNNING, intent=key(1), job=key(9))
+    new = replace(old, intent=key(3))
+    index, fresh = Index(), Index()
+    index.runner_changed(None, old)
+    index.runner_changed(old, new)
+    fresh.runner_changed(None, new)
+    assert of_runners(index) == of_runners(fresh)
+
+
 def test_a_runner_that_comes_nearer_to_listening_changes_who_is_left_over_where_one_is() -> None:
     old = runner(S.STARTING)
     new = replace(old, state=S.LISTENING)

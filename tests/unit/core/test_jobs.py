@@ -453,7 +453,7 @@ def test_an_id_alone_binds_the_runner_that_has_it_in_a_scope_that_serves_the_job
     world.in_progress(2, None, runner_id=registration, repository="acme/lib")
     assert world.runner(name).hard is None
     world.in_progress(1, None, runner_id=registration)
-    assert world.runner(name).state is RunnerState.RUNNING
+    assert (world.runner(name).state, world.job(1).ours) == (RunnerState.RUNNING, name)
 
 
 def test_a_name_of_another_forge_is_not_ours() -> None:

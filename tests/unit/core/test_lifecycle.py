@@ -358,6 +358,7 @@ def test_leftovers_are_ended_under_a_permit_of_their_own_and_hold_the_slot_meanw
     assert (world.runner(name).state, world.held) == (S.RETIRING, 1)
     world.destroyed(destroy)
     assert (world.runner(name).state, world.held) == (S.GONE, 0)
+    assert of(world.wait(10 * MINUTE), cm.Destroy) == [], "nothing is left to be removed"
 
 
 def test_a_permit_for_leftovers_that_lapsed_unused_is_given_again() -> None:
@@ -927,6 +928,7 @@ def test_what_is_gone_without_a_word_is_said_to_be() -> None:
     missed(world)
     world.exited(name, None)
     assert "an environment is gone without a word" in world.notes
+    assert world.count(cm.Destroy) == 0, "there is nothing to be removed"
 
 
 def test_remains_that_were_to_be_removed_are_so_although_no_listing_shows_them() -> None:

@@ -675,6 +675,22 @@ def test_without_the_orphan_sweep_only_what_is_over_goes():
     assert other.rules(name) == "finished"
 
 
+def test_what_was_found_and_is_not_ours_goes_by_the_sweep_alone_and_rests_after_a_start():
+    for sweeps in (True, False):
+        world = World(policy=Policy(orphan_sweep=sweeps))
+        world.wait(HOUR)
+        name = world.spare()
+        row = replace(
+            world.row(name), state=RunnerState.STUCK, leak=world.now - HOUR, leak_again=world.now - MINUTE
+        )
+        t = Turn(world.core.state, world.now)
+        assert nominee(t, replace(row, adopted=True, seen_after_start=False)) is None, (
+            "not looked at in this process life"
+        )
+        found = nominee(t, row)
+        assert (found[0] if found else None) == (Rule.LEAKED if sweeps else None)
+
+
 def test_rules_are_evaluated_every_minute():
     world = World()
     world.wait(MINUTE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from ephemerd.core.rows import ClassRow
@@ -200,3 +201,17 @@ def test_a_job_about_which_nothing_is_open_any_more_wants_no_look() -> None:
         assert ("job", str(key(1))) in t.state.agenda.moments()
         t.put_job(row)
         assert ("job", str(key(1))) not in t.state.agenda.moments()
+
+
+@pytest.mark.parametrize("field", ["not_before", "ask_again", "asked"])
+def test_a_moment_of_a_job_that_is_put_off_is_so_in_the_agenda(field: str) -> None:
+    world = World()
+    world.queued(1)
+    moments = []
+    for later in (SECOND, 2 * SECOND, 3 * SECOND):
+        t = turn(world)
+        t.change_job(world.job(1), **{field: world.now + later})
+        moments.append(t.state.agenda.moments()["job", str(key(1))])
+    assert [moment - moments[0] for moment in moments] == [0, SECOND, 2 * SECOND]
+    turn(world).change_job(world.job(1), **{field: 0 if field == "not_before" else None})
+    assert ("job", str(key(1))) not in world.core.state.agenda.moments()
