@@ -67,6 +67,23 @@ def test_a_spare_that_comes_nearer_to_listening_and_is_none_any_more_in_one_turn
     assert (state.index.advanced, state.index.leftover, validate(state)) == ({}, {}, [])
 
 
+def test_of_two_spares_the_one_that_is_offered_a_job_as_it_begins_to_listen_is_left_over_no_more() -> None:
+    world = World()
+    one, other = world.planned(1, 2)
+    world.registered(one)
+    world.registered(other)
+    world.completed(1, how="cancelled")
+    world.completed(2, how="cancelled")
+    state = world.core.state
+    assert state.index.leftover == {"small": 2}
+    t = Turn(state, world.now)
+    row = t.put_runner(replace(world.runner(one), state=RunnerState.LISTENING))
+    t.put_runner(replace(row, offered=True))
+    settle(t)
+    assert (state.index.advanced, state.index.leftover, validate(state)) == ({}, {"small": 1}, [])
+    assert world.runner(other).surplus_since is not None
+
+
 def test_pools_hang_together_by_way_of_others_also_after_a_start() -> None:
     world = chain()
     world.listening(1, labels=X)
