@@ -38,7 +38,8 @@ class Ledger:
 
     def __init__(self, most: int = MOST) -> None:
         self._runs: OrderedDict[tuple[str, int], _Run] = OrderedDict()
-        self._open: dict[str, dict[int, int]] = {}
+        self._open: dict[str, dict[int, _Run]] = {}
+        """The same ones by repository."""
         self._most = most
 
     def __len__(self) -> int:
@@ -52,7 +53,7 @@ class Ledger:
             return
         if run is None:
             run = self._runs[name] = _Run(job.first_seen)
-            self._open.setdefault(name[0], {})[job.run_id] = run.first
+            self._open.setdefault(name[0], {})[job.run_id] = run
         else:
             self._runs.move_to_end(name)
         run.told = max(run.told, job.since, job.confirmed)
@@ -79,7 +80,7 @@ class Ledger:
     def open(self, repository: str, before: int) -> set[int]:
         """Return the runs of a repository that have jobs which are not over, by what is known; those alone that were
         known before a time (ms)."""
-        return {number for number, first in self._open.get(repository, {}).items() if first < before}
+        return {number for number, run in self._open.get(repository, {}).items() if run.first < before}
 
     def _forget(self, name: tuple[str, int]) -> None:
         repository, number = name

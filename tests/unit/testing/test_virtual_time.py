@@ -21,3 +21,27 @@ def test_a_timer_is_due_at_its_own_moment_also_where_a_double_tells_no_billionth
 
     _, took = virtually(wait)
     assert took == pytest.approx(days * 86_400 + 5)
+
+
+def test_timers_that_were_taken_back_do_not_pile_up_and_the_others_come_in_their_order():
+    came: list[object] = []
+
+    async def wait() -> None:
+        loop = asyncio.get_running_loop()
+        for number in range(2_000):
+            loop.call_later(1e6, came.append, "taken back").cancel()
+            loop.call_later(10 - number / 1_000, came.append, number)
+            await asyncio.sleep(0)
+        scheduled: list[asyncio.TimerHandle] = loop._scheduled  # type: ignore[attr-defined]
+        assert sum(timer.cancelled() for timer in scheduled) <= len(scheduled) / 2 + 1
+        await asyncio.sleep(20)
+
+    virtually(wait)
+    assert came == sorted(range(2_000), reverse=True)
+
+
+def test_what_a_thread_gives_comes_also_where_nothing_else_is_waited_for():
+    async def wait() -> int:
+        return await asyncio.to_thread(lambda: 7)
+
+    assert virtually(wait)[0] == 7

@@ -8,14 +8,14 @@ import gc
 import sys
 import time
 from collections.abc import Callable, Iterator, Sized
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import psutil
 
 from ephemerd.app.daemon import Daemon, Ports
 from ephemerd.app.intake import Intake, Taken
-from ephemerd.app.spending import Spending
+from ephemerd.app.spending import Spending, Window
 from ephemerd.core.validate import slot_difference, validate
 from ephemerd.domain.job import JobReport
 from ephemerd.domain.pool import Host, Policy, Pool, Setup
@@ -134,8 +134,10 @@ def _trim() -> None:
 
 
 def _grains(spent: Spending) -> Iterator[list[int]]:
-    for window in (spent._minute, spent._lively, spent._lately, spent._idle, spent._first):
-        yield from window._grains
+    for kept in fields(spent):
+        window = getattr(spent, kept.name)
+        if isinstance(window, Window):
+            yield from window._grains
 
 
 def _mib(size: int) -> float:
