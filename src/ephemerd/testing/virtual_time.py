@@ -56,7 +56,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         while scheduled and scheduled[0]._when < until:
             handle = heapq.heappop(scheduled)
             handle._scheduled = False
-            ready.append(handle)
+            if handle._cancelled:  # lay behind one of the same time
+                self._timer_cancelled_count -= 1
+            else:
+                ready.append(handle)
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle._cancelled:

@@ -40,6 +40,24 @@ def test_timers_that_were_taken_back_do_not_pile_up_and_the_others_come_in_their
     assert came == sorted(range(2_000), reverse=True)
 
 
+def test_timers_that_were_taken_back_are_counted_as_they_are_thrown_away():
+    """One that lies behind another of the same moment too: else the loop looks for them in vain at each turn."""
+
+    async def wait() -> tuple[int, int]:
+        loop = asyncio.get_running_loop()
+        for number in range(500):
+            due = loop.time() + 1
+            loop.call_at(due, int)
+            loop.call_at(due + number % 2, int).cancel()
+            await asyncio.sleep(1)
+        scheduled: list[asyncio.TimerHandle] = loop._scheduled  # type: ignore[attr-defined]
+        counted: int = loop._timer_cancelled_count  # type: ignore[attr-defined]
+        return counted, sum(timer.cancelled() for timer in scheduled)
+
+    counted, there = virtually(wait)[0]
+    assert counted == there
+
+
 def test_what_a_thread_gives_comes_also_where_nothing_else_is_waited_for():
     async def wait() -> int:
         return await asyncio.to_thread(lambda: 7)
