@@ -7,63 +7,121 @@ socket would see its time run out at once.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import selectors
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from contextvars import Context
+from heapq import heapify, heappop, heappush
+from typing import Any, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 CANCELLED = 100
-"""Timers that were taken back; asyncio throws more of them away before their time."""
+"""Timers that were taken back; where there are more, and more than others, they are thrown away before their time."""
+TOLERANCE = 1e-6
+"""Seconds within which a timer is due: time stands at its moment, and is a double of some 100 days."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """`time()` is virtual seconds, from 1000 on; it jumps to the next timer whenever nothing else can run."""
+    """`time()` is virtual seconds, from 1000 on; it jumps to the next timer whenever nothing else can run.
+
+    Callbacks come in the order of asyncio's own loops, timers of one moment in the order in which they were set.
+    """
 
     _ready: deque[Any]
-    _scheduled: list[Any]
+    _closed: bool
     _debug: bool
+    _stopping: bool
     _timer_cancelled_count: int
 
     def __init__(self) -> None:
-        selector = selectors.DefaultSelector()
-        super().__init__(selector)
-        self._watched = selector.get_map()
+        self._watcher = selectors.DefaultSelector()
+        super().__init__(self._watcher)
+        self._watched = self._watcher.get_map()
         self._virtual = 1000.0
-        # A timer is due within this of its moment: time stands at that moment, and is a double of some 100 days.
-        self._clock_resolution = 1e-6
+        self._timers: list[tuple[float, int, Any]] = []
+        self._set = 0
 
     def time(self) -> float:
         """Virtual seconds."""
         return self._virtual
 
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """As every loop, without checks but in debug mode."""
+        if self._debug or self._closed:
+            return super().call_soon(callback, *args, context=context)
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As every loop."""
+        return self.call_at(self._virtual + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As every loop."""
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
+        if self._timer_cancelled_count > max(CANCELLED, len(self._timers) // 2):
+            self._timers = [timer for timer in self._timers if not timer[2]._cancelled]
+            heapify(self._timers)
+            self._timer_cancelled_count = 0
+        handle: Any = asyncio.TimerHandle(when, callback, args, self, context)
+        handle._scheduled = True
+        self._set += 1
+        heappush(self._timers, (when, self._set, handle))
+        return handle  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """As every loop."""
+        super().close()
+        self._timers.clear()
+
     def _run_once(self) -> None:
-        """Do one turn as asyncio does, but ask the system only where something could come from outside: while callbacks
-        or timers are there, nothing can that counts. What a thread hands to the loop lies among them already."""
-        ready, scheduled = self._ready, self._scheduled
-        while scheduled and scheduled[0]._cancelled:
+        """Do turns as asyncio does one, until the loop is to stop; but ask the system only where something could come
+        from outside: while callbacks or timers are there, nothing can that counts. What a thread hands to the loop
+        lies among them already."""
+        ready, watched = self._ready, self._watched
+        while True:
+            if not ready and not self._jump():
+                super()._run_once()  # type: ignore[misc]
+                return
+            if len(watched) > 1:  # one is watched always: what a thread wakes the loop by
+                self._process_events(self._watcher.select(0))  # type: ignore[attr-defined]
+            if self._timers and self._timers[0][0] < self._virtual + TOLERANCE:
+                self._come_due()
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if not handle._cancelled:
+                    handle._run()
+            if self._stopping:
+                return
+
+    def _jump(self) -> bool:
+        """Let it be the moment of the next timer; False where there is none."""
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:
             self._timer_cancelled_count -= 1
-            heapq.heappop(scheduled)._scheduled = False
-        if not ready and scheduled:
-            self._virtual = max(self._virtual, scheduled[0]._when)
-        # One is watched always: what a thread wakes the loop by.
-        alone = len(self._watched) == 1 and (ready or scheduled)
-        if not alone or self._debug or self._timer_cancelled_count > CANCELLED:
-            super()._run_once()  # type: ignore[misc]
-            return
-        until = self._virtual + self._clock_resolution
-        while scheduled and scheduled[0]._when < until:
-            handle = heapq.heappop(scheduled)
-            handle._scheduled = False
-            if handle._cancelled:  # lay behind one of the same time
+            heappop(timers)
+        if timers:
+            self._virtual = max(self._virtual, timers[0][0])
+        return bool(timers)
+
+    def _come_due(self) -> None:
+        timers, until = self._timers, self._virtual + TOLERANCE
+        while timers and timers[0][0] < until:
+            _, _, handle = heappop(timers)
+            if handle._cancelled:
                 self._timer_cancelled_count -= 1
             else:
-                ready.append(handle)
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if not handle._cancelled:
-                handle._run()
+                handle._scheduled = False
+                self._ready.append(handle)
 
 
 def virtually(work: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, float]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 
-from ephemerd.testing.virtual_time import virtually
+from ephemerd.testing.virtual_time import VirtualLoop, virtually
 
 
 @pytest.mark.timeout(20)
@@ -32,8 +33,8 @@ def test_timers_that_were_taken_back_do_not_pile_up_and_the_others_come_in_their
             loop.call_later(1e6, came.append, "taken back").cancel()
             loop.call_later(10 - number / 1_000, came.append, number)
             await asyncio.sleep(0)
-        scheduled: list[asyncio.TimerHandle] = loop._scheduled  # type: ignore[attr-defined]
-        assert sum(timer.cancelled() for timer in scheduled) <= len(scheduled) / 2 + 1
+        assert isinstance(loop, VirtualLoop)
+        assert sum(timer.cancelled() for *_, timer in loop._timers) <= len(loop._timers) / 2 + 1
         await asyncio.sleep(20)
 
     virtually(wait)
@@ -41,7 +42,7 @@ def test_timers_that_were_taken_back_do_not_pile_up_and_the_others_come_in_their
 
 
 def test_timers_that_were_taken_back_are_counted_as_they_are_thrown_away():
-    """One that lies behind another of the same moment too: else the loop looks for them in vain at each turn."""
+    """One that lies behind another of the same moment too: else the loop throws timers away for nothing."""
 
     async def wait() -> tuple[int, int]:
         loop = asyncio.get_running_loop()
@@ -50,9 +51,8 @@ def test_timers_that_were_taken_back_are_counted_as_they_are_thrown_away():
             loop.call_at(due, int)
             loop.call_at(due + number % 2, int).cancel()
             await asyncio.sleep(1)
-        scheduled: list[asyncio.TimerHandle] = loop._scheduled  # type: ignore[attr-defined]
-        counted: int = loop._timer_cancelled_count  # type: ignore[attr-defined]
-        return counted, sum(timer.cancelled() for timer in scheduled)
+        assert isinstance(loop, VirtualLoop)
+        return loop._timer_cancelled_count, sum(timer.cancelled() for *_, timer in loop._timers)
 
     counted, there = virtually(wait)[0]
     assert counted == there
@@ -63,3 +63,61 @@ def test_what_a_thread_gives_comes_also_where_nothing_else_is_waited_for():
         return await asyncio.to_thread(lambda: 7)
 
     assert virtually(wait)[0] == 7
+
+
+def test_timers_of_one_moment_come_as_they_were_set_and_after_what_waits_already():
+    came: list[object] = []
+
+    async def wait() -> None:
+        loop = asyncio.get_running_loop()
+        for number in range(5):
+            loop.call_later(1, came.append, number)
+        loop.call_later(0, came.append, "at once")
+        loop.call_soon(came.append, "sooner")
+        await asyncio.sleep(2)
+
+    virtually(wait)
+    assert came == ["sooner", "at once", 0, 1, 2, 3, 4]
+
+
+def test_what_comes_by_a_file_is_read_between_two_timers():
+    async def wait() -> bytes:
+        loop = asyncio.get_running_loop()
+        here, there = socket.socketpair()
+        with here, there:
+            there.setblocking(False)
+            for number in range(100):
+                loop.call_later(number, int)
+            here.sendall(b"news")
+            return await loop.sock_recv(there, 10)
+
+    news, took = virtually(wait)
+    assert news == b"news"
+    assert took <= 3
+
+
+def test_a_loop_that_is_told_to_stop_before_it_runs_does_one_turn():
+    came: list[int] = []
+    loop = VirtualLoop()
+    try:
+        loop.call_soon(lambda: loop.call_soon(came.append, 2))
+        loop.call_soon(came.append, 1)
+        loop.stop()
+        loop.run_forever()
+        assert came == [1]
+        loop.stop()
+        loop.run_forever()
+        assert came == [1, 2]
+    finally:
+        loop.close()
+
+
+def test_a_closed_loop_takes_nothing_more_and_debug_mode_looks_at_who_calls():
+    loop = VirtualLoop()
+    loop.set_debug(True)
+    with pytest.raises(TypeError):
+        loop.call_soon(7)  # type: ignore[arg-type]
+    loop.close()
+    for call in (lambda: loop.call_soon(int), lambda: loop.call_later(1, int), lambda: loop.call_at(1, int)):
+        with pytest.raises(RuntimeError, match="closed"):
+            call()
