@@ -93,7 +93,7 @@ class MemoryStore:
     async def open_segment(self, rules: str, checkpoint: Plain | None = None) -> int:
         """Begin a journal segment, from the rows as they stand where none is given; returns its number (1, 2, …)."""
         disk = self._held()
-        number = max(disk.segments) + 1
+        number = _newest(disk) + 1
         _open(disk, number, rules, _as_they_stand(disk, rules, 0) if checkpoint is None else checkpoint)
         return number
 
@@ -193,7 +193,7 @@ class MemoryStore:
     async def segment(self, number: int | None = None) -> Segment | None:
         """Return a segment's beginning, the newest one's without a number."""
         segments = self._held().segments
-        wanted = max(segments) if number is None else number
+        wanted = _newest(self.disk) if number is None else number
         if wanted <= 0 or wanted not in segments:
             return None
         rules, checkpoint, first = segments[wanted]
@@ -243,31 +243,51 @@ def _prepare(disk: MemoryDisk, batch: Batch) -> _Ready:
 
 
 def _write(disk: MemoryDisk, batch: Batch, ready: _Ready, clock: tuple[int, str, int]) -> None:
-    now = max([clock[0], *(step.now for step in batch.steps)])
-    for delivery in batch.deliveries:
-        disk.deliveries.setdefault(delivery, now)
-    while disk.deliveries:  # in the order in which they came
-        # Found at once in an ordered dict alone: a plain one passes by all that were deleted.
-        oldest = next(iter(disk.deliveries))
-        if disk.deliveries[oldest] >= now - DELIVERIES_KEPT:
-            break
-        del disk.deliveries[oldest]
+    _keep_deliveries(disk, batch.deliveries, max([clock[0], *[step.now for step in batch.steps]]))
+    used = 0
     for (kind, name), row in ready.rows.items():
         of_kind = disk.rows.setdefault(kind, {})
-        disk.used -= len(of_kind.pop(name, b"")) if row is None else len(of_kind.get(name, b""))
+        if name in of_kind:
+            used -= len(of_kind[name])
         if row is not None:
             of_kind[name] = row
-            disk.used += len(row)
-    segment = max(disk.segments)
+            used += len(row)
+        elif name in of_kind:
+            del of_kind[name]
+    seq, segment, subjects = disk.next_seq, _newest(disk), disk.subjects
     for step, event in zip(batch.steps, ready.events, strict=True):
-        disk.journal[disk.next_seq] = _Entry(segment, step.now, event, step.commands)
-        disk.used += len(event)
-        for subject in dict.fromkeys(step.subjects):
-            disk.subjects.setdefault(subject, []).append(disk.next_seq)
-        disk.next_seq += 1
-    disk.decisions.update(ready.decisions)
-    disk.used += sum(len(made) for made in ready.decisions.values())
+        disk.journal[seq] = _Entry(segment, step.now, event, step.commands)
+        used += len(event)
+        for subject in step.subjects:
+            entries = subjects.get(subject)
+            if entries is None:
+                subjects[subject] = [seq]
+            elif entries[-1] != seq:
+                entries.append(seq)
+        seq += 1
+    disk.next_seq = seq
+    for number, decision in ready.decisions.items():
+        disk.decisions[number] = decision
+        used += len(decision)
+    disk.used += used
     disk.clock = clock
+
+
+def _keep_deliveries(disk: MemoryDisk, deliveries: Iterable[DeliveryId], now: int) -> None:
+    kept = disk.deliveries
+    for delivery in deliveries:
+        kept.setdefault(delivery, now)
+    while kept:  # in the order in which they came
+        # Found at once in an ordered dict alone: a plain one passes by all that were deleted.
+        oldest = next(iter(kept))
+        if kept[oldest] >= now - DELIVERIES_KEPT:
+            break
+        del kept[oldest]
+
+
+def _newest(disk: MemoryDisk) -> int:
+    """Return the number of the open segment; they are opened in their order."""
+    return next(reversed(disk.segments))
 
 
 def _open(disk: MemoryDisk, number: int, rules: str, checkpoint: Plain) -> None:
@@ -307,7 +327,7 @@ def prune(disk: MemoryDisk, now: int, keep: Keep) -> Pruned:
 
 
 def _open_next(disk: MemoryDisk, now: int, keep: Keep) -> int:
-    number = max(disk.segments)
+    number = _newest(disk)
     rules, _, first = disk.segments[number]
     entries = disk.next_seq - first
     rows = sum(len(found) for found in disk.rows.values())
