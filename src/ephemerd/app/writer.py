@@ -12,9 +12,9 @@ import asyncio
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ephemerd.app.inbox import Fate, Item, Receipt
 from ephemerd.app.recovery import revive
@@ -48,8 +48,8 @@ class Handled:
 class _Portion:
     """What goes into one commit: events that were handled, and their records."""
 
-    handled: list[Handled] = field(default_factory=list)
-    records: list[StepRecord] = field(default_factory=list)
+    handled: list[Handled]
+    records: list[StepRecord]
 
 
 @dataclass(slots=True)
@@ -63,9 +63,9 @@ class Group:
                  that one event of the group may be the cause
     """
 
-    handled: list[Handled] = field(default_factory=list)
-    unstored: list[Item] = field(default_factory=list)
-    quarantined: list[Event] = field(default_factory=list)
+    handled: list[Handled]
+    unstored: list[Item]
+    quarantined: list[Event]
     error: str = ""
     strange: bool = False
 
@@ -93,9 +93,10 @@ class Writer:
         self._stale = False
         self._recent: OrderedDict[DeliveryId, None] = OrderedDict()
         self.on_end = lambda: None
-        self._next = _Portion()
+        self._next = _Portion([], [])
         self._under_way: tuple[_Portion, asyncio.Task[None]] | None = None
         self._untold: list[Handled] = []
+        self._telling = False
         self._uncommitted: dict[DeliveryId, Item] = {}
 
     @property
@@ -120,7 +121,7 @@ class Writer:
         Without `through` it does not wait for the commit: a later call, from `on_end` on, tells what became of it. So
         what comes during a commit is handled beside it.
         """
-        group = Group()
+        group = Group([], [], [])
         waiting = items
         try:
             self._look()
@@ -128,7 +129,7 @@ class Writer:
                 await self._reload()
             if not self._booted:
                 await self._begin(group)
-            waiting = await self._without_duplicates([*items])
+            waiting = await self._without_duplicates(items) if _delivered(items) else [*items]
             self._look()
             while waiting:
                 waiting = await self._handle(waiting, group)
@@ -138,17 +139,20 @@ class Writer:
                 await self._finish()
             else:
                 self._commit_next()
+                self._telling = True
                 await asyncio.sleep(0)  # it begins, and the loop does what else there is
         except Unbootable:
             raise
         except Exception as error:
             await self._fail([*await self._take_back(), *waiting], group, error)
+        finally:
+            self._telling = False
         group.handled, self._untold = self._untold, []
         return group
 
     async def close(self) -> None:
         """Wait for nothing any more: a commit under way is left to the store, and nobody is told of it."""
-        self._next = _Portion()
+        self._next = _Portion([], [])
         if self._under_way is not None:
             _, task = self._under_way
             task.cancel()
@@ -182,7 +186,7 @@ class Writer:
         while items:
             if len(self._next.handled) >= MOST_UNCOMMITTED:
                 await self._next_commit()
-            item, now = items[0], self._clock.now()
+            item, now, portion = items[0], self._clock.now(), self._next
             try:
                 step = self.core.handle(item.event, now)
                 record = _record(item, step, now)
@@ -195,8 +199,8 @@ class Writer:
                 await self._quarantine(item, error, group)
                 return items[1:]
             del items[0]
-            self._next.handled.append(Handled(item, now, step))
-            self._next.records.append(record)
+            portion.handled.append(Handled(item, now, step))
+            portion.records.append(record)
             if item.delivery is not None:
                 self._uncommitted[item.delivery] = item
         return []
@@ -204,32 +208,27 @@ class Writer:
     def _commit_next(self) -> None:
         """Give to the store what was handled, unless a commit is under way."""
         if self._under_way is None and self._next.handled:
-            portion, self._next = self._next, _Portion()
-            task = asyncio.create_task(self._commit(portion), name="commit")
-            task.add_done_callback(self._ended)
-            self._under_way = (portion, task)
+            portion, self._next = self._next, _Portion([], [])
+            self._under_way = (portion, asyncio.create_task(self._commit(portion), name="commit"))
 
     async def _commit(self, portion: _Portion) -> None:
+        """Commit, and begin the next one at once. One that fails stays until `write` takes it back. Where `write` is
+        about to tell of it, as of one that takes no time, there is nothing to say."""
         handled = portion.handled
-        deliveries = tuple(done.item.delivery for done in handled if done.item.delivery is not None)
+        deliveries = tuple([done.item.delivery for done in handled if done.item.delivery is not None])
         try:
             newest = await self._store.commit(Batch(deliveries, tuple(portion.records)), self._clock.mark())
         except Exception:
             self._stale = True
+            self.on_end()
             raise
         for number, done in enumerate(handled, newest - len(handled) + 1):
             done.seq = number
         self._committed(handled, deliveries)
         self._untold += handled
         self._under_way = None
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """A commit has ended: begin the next one at once. One that failed stays until `write` takes it back. Where
-        `write` has told of it already, as of one that took no time, there is nothing to say."""
-        good = not task.cancelled() and task.exception() is None
-        if good:
-            self._commit_next()
-        if self._untold or not good:
+        self._commit_next()
+        if not self._telling:
             self.on_end()
 
     def _look(self) -> None:
@@ -256,22 +255,22 @@ class Writer:
         with suppress(Exception):
             await self._finish()
         portions = [self._next] if self._under_way is None else [self._under_way[0], self._next]
-        self._under_way, self._next = None, _Portion()
+        self._under_way, self._next = None, _Portion([], [])
         self._uncommitted.clear()
         items = [done.item for portion in portions for done in portion.handled]
         return [item for item in items if not isinstance(item.event, Booted)]
 
-    def _committed(self, handled: list[Handled], deliveries: Iterable[DeliveryId]) -> None:
-        self._remember(deliveries)
-        for delivery in deliveries:
-            self._uncommitted.pop(delivery, None)
+    def _committed(self, handled: list[Handled], deliveries: Collection[DeliveryId]) -> None:
+        if deliveries:
+            self._remember(deliveries)
         if isinstance(handled[0].item.event, Booted):
             self._booted = True
             self._lives += 1
         for done in handled:
-            done.item.body = b""  # kept for quarantine alone
-            if done.item.reply is not None:
-                done.item.answer(Receipt(Fate.STORED, done.step))
+            item = done.item
+            item.body = b""  # kept for quarantine alone
+            if item.reply is not None:
+                item.answer(Receipt(Fate.STORED, done.step))
 
     async def _quarantine(self, item: Item, error: Exception, group: Group) -> None:
         delivery = item.delivery or DeliveryId("", "")
@@ -297,8 +296,6 @@ class Writer:
     async def _without_duplicates(self, items: list[Item]) -> list[Item]:
         """Answer and leave out deliveries that were committed before; those that are being committed, or come twice in
         this group, get the fate of the first."""
-        if all(item.delivery is None for item in items):
-            return items
         unknown = [
             item.delivery
             for item in items
@@ -308,7 +305,7 @@ class Writer:
         ]
         seen = await self._store.seen(unknown) if unknown else set()
         if not seen and len(unknown) == len(items) == len(set(unknown)):
-            return items
+            return [*items]
         fresh: list[Item] = []
         first: dict[DeliveryId, Item] = {}
         for item in items:
@@ -327,8 +324,17 @@ class Writer:
     def _remember(self, deliveries: Iterable[DeliveryId]) -> None:
         for delivery in deliveries:
             self._recent[delivery] = None
+            self._uncommitted.pop(delivery, None)
         while len(self._recent) > REMEMBERED:
             self._recent.popitem(last=False)
+
+
+def _delivered(items: Iterable[Item]) -> bool:
+    """Whether a delivery is among them, which may have come before."""
+    for item in items:  # nearly always one
+        if item.delivery is not None:
+            return True
+    return False
 
 
 def _record(item: Item, step: Step, now: int) -> StepRecord:
@@ -342,7 +348,7 @@ def _record(item: Item, step: Step, now: int) -> StepRecord:
                 for kind, key, row in step.changed
             ]
         ),
-        decisions=tuple(codec.encode_decision(decision) for decision in step.decisions),
+        decisions=tuple([codec.encode_decision(decision) for decision in step.decisions]),
         subjects=step.subjects,
     )
 
