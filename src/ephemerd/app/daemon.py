@@ -22,6 +22,7 @@ from ephemerd.core.events import Booted, ClockStepped, Event, MachineSlept, Reco
 from ephemerd.core.machine import Core
 from ephemerd.core.step import Note
 from ephemerd.domain.ids import RunnerId
+from ephemerd.domain.job import Job
 from ephemerd.domain.pool import SECOND, Pool, Setup
 from ephemerd.domain.runner import FINAL, Runner
 from ephemerd.ports.forge import Forge
@@ -46,6 +47,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
 """Pauses in seconds after a commit failed; below the 10 s that a forge waits for an answer."""
 LONGEST_WAKE_PAUSE = 60 * SECOND
 STOP_BOUND = 25.0
+HEEDED = frozenset({Booted, MachineSlept, Reconfigured})
+"""Events that mean something for the shell itself."""
 
 Watcher = Callable[[Handled], None]
 P = TypeVar("P")
@@ -228,8 +231,7 @@ class Daemon:
                 companion.begin()
             # Looked at just before each rest: whatever settles it later wakes the rest.
             while not (self._stopping and self.settled):
-                await self._rest()
-                await self._turn()
+                await self._turn(await self._rest())
         finally:
             await self.close()
 
@@ -253,27 +255,33 @@ class Daemon:
             self.inbox.nudge()
             await self._ended.wait()
 
-    async def _turn(self) -> None:
-        now = self.ports.clock.now()
+    async def _turn(self, wake: int | None) -> None:
+        """Handle what waits; `wake` is when the core's next deadline comes."""
+        now, writer = self.ports.clock.now(), self.writer
         self.pulse.heartbeat = now
         self.on_turn()
         # That the machine slept comes before anything that is handled at the time of its waking.
         told = self._of_the_clock()
         items = self.inbox.take(1 if self._one_by_one else GROUP)
-        due = self._due(now)
+        due = wake is not None and wake <= now and not self._stopping
+        if due:
+            self._woke_for = wake
         if told or due:
-            items = [*self._as_items(told), *items, *self._as_items(due)]
-        if items or self.writer.news or not self.writer.booted:
+            items = [*self._as_items(told), *items, *self._as_items([Woke()] if due else [])]
+        if items or writer.news or not writer.booted:
             await self._group(items)
 
-    async def _rest(self) -> None:
-        """Sleep until something waits or is due; after a failed commit for a pause in any case."""
+    async def _rest(self) -> int | None:
+        """Sleep until something waits or is due, after a failed commit for a pause in any case; return when the core's
+        next deadline comes."""
+        wake = self._next_wake()
         if self._pause:
             await asyncio.sleep(self._pause)
         else:
-            await self.inbox.wait(self._nap())
+            await self.inbox.wait(self._nap(wake))
             if self.writer.idle:
                 await self.inbox.gather()
+        return wake
 
     @staticmethod
     def _as_items(events: Sequence[Event]) -> list[Item]:
@@ -288,20 +296,12 @@ class Daemon:
             events.append(ClockStepped(stepped))
         return events
 
-    def _due(self, now: int) -> list[Event]:
-        """That a deadline has come, where one has."""
-        wake = self._next_wake()
-        if wake is None or wake > now or self._stopping:
-            return []
-        self._woke_for = wake
-        return [Woke()]
-
     def _next_wake(self) -> int | None:
         wake = self.core.next_wake()
         return None if wake is None else max(wake, self._wake_after)
 
-    def _nap(self) -> float:
-        wake = self._next_wake()
+    def _nap(self, wake: int | None) -> float:
+        """Return how many seconds the loop may sleep."""
         if wake is None or self._stopping:
             return self.heartbeat
         seconds = (wake - self.ports.clock.now()) / SECOND
@@ -311,16 +311,12 @@ class Daemon:
     async def _group(self, items: list[Item]) -> None:
         group = await self.writer.write(items, through=self._one_by_one)
         self._note_outcome(group)
+        jobs: dict[str, Job] = {}
         for handled in group.handled:
-            self._publish(handled)
+            self._publish(handled, jobs)
         # A job's listings rest on the last of its rows: most of a burst are of the same jobs.
-        for row in {
-            key: row
-            for done in group.handled
-            for kind, key, row in done.step.changed
-            if kind == "job" and row is not None
-        }.values():
-            self.executor.notice(row)
+        for job in jobs.values():
+            self.executor.notice(job)
 
     def _note_outcome(self, group: Group) -> None:
         self.pulse.quarantined += len(group.quarantined)
@@ -343,17 +339,22 @@ class Daemon:
         elif self._wake_pause and any(isinstance(handled.item.event, Woke) for handled in group.handled):
             self._wake_pause = 0
 
-    def _publish(self, handled: Handled) -> None:
-        """After the commit: log, measure, tell who watches, and only then begin the commands."""
+    def _publish(self, handled: Handled, jobs: dict[str, Job]) -> None:
+        """After the commit: log, measure, tell who watches, and only then begin the commands. `jobs` takes the rows of
+        jobs that changed, by their keys."""
         step = handled.step
-        self._heed(handled.item.event)
+        if type(handled.item.event) in HEEDED:
+            self._heed(handled.item.event)
         for note in step.notes:
             log_note(note)
         self._measure.take(handled, self.pulse.reconciled)
         for watcher in self._watchers:
             watcher(handled)
         for kind, key, row in step.changed:
-            if kind == "runner":
+            if kind == "job":
+                if row is not None:
+                    jobs[key] = row
+            elif kind == "runner":
                 final = row is None or row.state in FINAL
                 if final:
                     self.executor.forget(RunnerId(key))
