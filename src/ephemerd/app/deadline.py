@@ -43,7 +43,7 @@ def left_behind() -> int:
 
 async def _ended(task: asyncio.Task[Any], seconds: float) -> None:
     """Return when the task has ended, or after so many seconds: what `asyncio.wait` does for many, at half its cost."""
-    loop = asyncio.get_running_loop()
+    loop = task.get_loop()
     over: asyncio.Future[None] = loop.create_future()
 
     def end(_: object = None) -> None:

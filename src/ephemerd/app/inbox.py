@@ -80,6 +80,14 @@ class Inbox:
         self._timer: asyncio.TimerHandle | None = None
         self._room: deque[asyncio.Future[None]] = deque()
         self._closed = False
+        self._found: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that runs: kept, since to ask for it is to ask the system in older Pythons."""
+        if self._found is None:
+            self._found = asyncio.get_running_loop()
+        return self._found
 
     def __len__(self) -> int:
         return len(self._items)
@@ -93,7 +101,7 @@ class Inbox:
         """Seconds that the oldest waiting item has waited; 0 when empty."""
         if not self._items:
             return 0.0
-        return max(0.0, asyncio.get_running_loop().time() - self._items[0].arrived)
+        return max(0.0, self._loop.time() - self._items[0].arrived)
 
     def offer(
         self, event: Event, *, delivery: DeliveryId | None = None, body: bytes = b""
@@ -101,19 +109,19 @@ class Inbox:
         """Take an event from outside and return its acknowledgement, or None when full or closed."""
         if self._closed or self.full:
             return None
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         item = Item(event, loop.time(), delivery, body, loop.create_future())
         self._append(item)
         return item.reply
 
     def tell(self, event: Event) -> None:
         """Take what a port of ours tells; never refuses."""
-        self._append(Item(event, asyncio.get_running_loop().time()))
+        self._append(Item(event, self._loop.time()))
 
     async def put(self, event: Event) -> None:
         """Take one event of a listing, waiting for room."""
         while self.full:
-            room = asyncio.get_running_loop().create_future()
+            room = self._loop.create_future()
             self._room.append(room)
             try:
                 await room
@@ -145,7 +153,7 @@ class Inbox:
             await asyncio.sleep(0)
             return
         if not self._items and not self._nudged:
-            loop = asyncio.get_running_loop()
+            loop = self._loop
             waiting = self._waiting = loop.create_future()
             self._until = math.inf if seconds is None else loop.time() + seconds
             self._set_timer(loop)
@@ -200,7 +208,7 @@ class Inbox:
         if timer.when() >= self._until:
             self._wake()
         else:
-            self._set_timer(asyncio.get_running_loop())
+            self._set_timer(self._loop)
 
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():

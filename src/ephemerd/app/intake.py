@@ -132,7 +132,7 @@ class Intake:
         reply = self.inbox.offer(event, delivery=delivery, body=body)
         if reply is None:
             return Taken.NOT_STORED
-        timer = asyncio.get_running_loop().call_later(self._wait, _give_up, reply)
+        timer = reply.get_loop().call_later(self._wait, _give_up, reply)
         try:
             receipt = await reply
         finally:

@@ -129,8 +129,10 @@ class Writer:
                 await self._reload()
             if not self._booted:
                 await self._begin(group)
-            waiting = await self._without_duplicates(items) if _delivered(items) else [*items]
-            self._look()
+            waiting = [*items]
+            if any(item.delivery is not None for item in items):
+                waiting = await self._without_duplicates(items)
+                self._look()
             while waiting:
                 waiting = await self._handle(waiting, group)
                 if not self._booted:
@@ -327,14 +329,6 @@ class Writer:
             self._uncommitted.pop(delivery, None)
         while len(self._recent) > REMEMBERED:
             self._recent.popitem(last=False)
-
-
-def _delivered(items: Iterable[Item]) -> bool:
-    """Whether a delivery is among them, which may have come before."""
-    for item in items:  # nearly always one
-        if item.delivery is not None:
-            return True
-    return False
 
 
 def _record(item: Item, step: Step, now: int) -> StepRecord:

@@ -37,7 +37,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._watcher = selectors.DefaultSelector()
         super().__init__(self._watcher)
-        self._watched = self._watcher.get_map()
+        self._watched = self._watcher._fd_to_key  # type: ignore[attr-defined]
         self._virtual = 1000.0
         self._timers: list[tuple[float, int, Any]] = []
         self._set = 0

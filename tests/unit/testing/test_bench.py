@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 
 import pytest
 
@@ -39,21 +40,36 @@ def test_a_bound_is_of_the_value_or_of_the_ratio_the_least_or_the_most(fields, m
     assert Figure("x", 2.0, "s", (2.0,), **fields).met is met
 
 
-def test_garbage_is_looked_for_as_in_the_daemon_while_a_benchmark_runs(monkeypatch):
-    gc.unfreeze()
-    before, seen = gc.get_threshold(), []
+def _looked() -> list[Figure]:
+    return [figure("looked", "objects", [gc.get_threshold()[0], gc.get_freeze_count(), os.getpid()])]
 
-    def looking() -> list[Figure]:
-        seen.append((gc.get_threshold()[0], gc.get_freeze_count() > 0))
-        raise OSError("no room")
 
-    monkeypatch.setattr(run, "BENCHMARKS", {"core": looking, "recover": looking})
-    figures = [*run.run(["core", "recover"], lambda name: None)]
-    assert seen == [(GARBAGE_AFTER, True), (before[0], False)], (
-        "reading plainly is what an ordinary program does"
-    )
-    assert [(figure.broken, figure.met) for figure in figures] == [(True, False)] * 2
-    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
+def test_a_part_of_the_daemon_is_measured_in_a_process_of_its_own_which_looks_for_garbage_as_the_daemon(
+    monkeypatch,
+):
+    monkeypatch.setattr(run, "BENCHMARKS", {"core": _looked, "soak": _looked, "recover": _looked})
+    core, soak, recover = (figure.runs for figure in run.run(["core", "soak", "recover"], lambda name: None))
+    assert (core[0], soak[0], recover[0]) == (GARBAGE_AFTER, GARBAGE_AFTER, gc.get_threshold()[0])
+    assert core[1] > 0 < soak[1]
+    assert len({core[2], soak[2], recover[2]}) == 3
+    assert recover[2] == os.getpid(), "what drives other programs drives them from here"
+
+
+def _dies() -> list[Figure]:
+    os._exit(3)
+
+
+def _raises() -> list[Figure]:
+    raise OSError("no room")
+
+
+def test_a_process_that_fails_is_told_and_stops_nothing(monkeypatch):
+    monkeypatch.setattr(run, "BENCHMARKS", {"core": _dies, "sweep": _raises, "soak": _looked})
+    core, sweep, soak = run.run(["core", "sweep", "soak"], lambda name: None)
+    assert [(found.broken, found.met) for found in (core, sweep)] == [(True, False)] * 2
+    assert "BrokenProcessPool" in core.note
+    assert "OSError: no room" in sweep.note
+    assert soak.value is not None
 
 
 def test_the_machines_speed_is_no_figure_that_is_judged(monkeypatch):

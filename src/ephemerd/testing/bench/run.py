@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import psutil
 
@@ -36,9 +36,11 @@ BENCHMARKS: dict[str, Benchmark] = {
 }
 
 PARTS = frozenset({"core", "sweep", "soak"})
-"""Those that run parts of the daemon in this process."""
+"""Those that run parts of the daemon: each in a process of its own, as the daemon does, so that it finds no heap that
+another benchmark has left, and looks for garbage as the daemon does."""
 FAILURES = (RuntimeError, OSError, EOFError, DemoError, psutil.Error)
-"""What the programs of a benchmark and the connections to them can fail with; time-outs are errors of the system."""
+"""What the programs of a benchmark and the connections to them can fail with; time-outs are errors of the system, and
+a process that died is an error at run time."""
 
 
 def run(names: Iterable[str], told: Callable[[str], None]) -> Iterator[Figure]:
@@ -46,22 +48,14 @@ def run(names: Iterable[str], told: Callable[[str], None]) -> Iterator[Figure]:
     the others from being measured."""
     for name in names:
         told(name)
-        with _garbage_as_in_the_daemon() if name in PARTS else nullcontext():
-            try:
-                found = [*BENCHMARKS[name]()]
-            except FAILURES as error:
-                found = [broken(name, f"{type(error).__name__}: {error}")]
+        benchmark = BENCHMARKS[name]
+        try:
+            found = [*(_apart(benchmark) if name in PARTS else benchmark())]
+        except FAILURES as error:
+            found = [broken(name, f"{type(error).__name__}: {error}")]
         yield from found
 
 
-@contextmanager
-def _garbage_as_in_the_daemon() -> Iterator[None]:
-    """As in the daemon's process, what was loaded is not gone through again."""
-    before, frozen = gc.get_threshold(), gc.get_freeze_count()
-    look_for_garbage_seldom()
-    try:
-        yield
-    finally:
-        if not frozen:  # else somebody else's would be thawed with ours
-            gc.unfreeze()
-        gc.set_threshold(*before)
+def _apart(benchmark: Benchmark) -> Sequence[Figure]:
+    with ProcessPoolExecutor(1, get_context("spawn"), look_for_garbage_seldom) as process:
+        return process.submit(benchmark).result()
