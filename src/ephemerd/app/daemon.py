@@ -289,10 +289,12 @@ class Daemon:
 
     def _of_the_clock(self) -> list[Event]:
         """What the clock has to tell: a sleep of the machine, a step of the wall clock."""
+        clock = self.ports.clock
+        slept, stepped = clock.slept(), clock.stepped()
         events: list[Event] = []
-        if (slept := self.ports.clock.slept()) >= LEAST_SLEEP:
+        if slept >= LEAST_SLEEP:
             events.append(MachineSlept(slept))
-        if abs(stepped := self.ports.clock.stepped()) >= LEAST_STEP:
+        if abs(stepped) >= LEAST_STEP:
             events.append(ClockStepped(stepped))
         return events
 
@@ -319,24 +321,23 @@ class Daemon:
             self.executor.notice(job)
 
     def _note_outcome(self, group: Group) -> None:
-        self.pulse.quarantined += len(group.quarantined)
-        self.pulse.error = group.error
-        self.pulse.commits += bool(group.handled)
+        pulse = self.pulse
+        pulse.quarantined += len(group.quarantined)
+        pulse.error = group.error
+        pulse.commits += bool(group.handled)
         self._one_by_one = group.strange
-        self._space_wakes(group)
+        if group.quarantined or self._wake_pause:
+            self._space_wakes(group)
         if group.unstored:
             self.inbox.put_back(group.unstored)
-        if group.error:
-            self._pause = min(max(self._pause * 2, FIRST_PAUSE), LONGEST_PAUSE)
-        else:
-            self._pause = 0.0
+        self._pause = min(max(self._pause * 2, FIRST_PAUSE), LONGEST_PAUSE) if group.error else 0.0
 
     def _space_wakes(self, group: Group) -> None:
         """A `Woke` on which the core raises is due again at once: space its repetitions out."""
-        if group.quarantined and any(isinstance(event, Woke) for event in group.quarantined):
+        if any(isinstance(event, Woke) for event in group.quarantined):
             self._wake_pause = min(max(self._wake_pause * 2, SECOND), LONGEST_WAKE_PAUSE)
             self._wake_after = self.ports.clock.now() + self._wake_pause
-        elif self._wake_pause and any(isinstance(handled.item.event, Woke) for handled in group.handled):
+        elif any(isinstance(handled.item.event, Woke) for handled in group.handled):
             self._wake_pause = 0
 
     def _publish(self, handled: Handled, jobs: dict[str, Job]) -> None:

@@ -23,7 +23,7 @@ async def within(seconds: float, call: Coroutine[Any, Any, T]) -> T:
     cancellation. Here such a call is left behind: whoever waits goes on, and its late end is noted. A call
     that ends at the last moment with an answer has answered.
     """
-    task = asyncio.create_task(call)
+    task = asyncio.get_running_loop().create_task(call)
     try:
         await _ended(task, seconds)
     except asyncio.CancelledError:

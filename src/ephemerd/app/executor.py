@@ -102,12 +102,13 @@ class Executor:
     def submit(self, commands: Iterable[c.Command]) -> None:
         """Begin each command. While stopping only starts begin, whose registration is already made; the
         next process life derives the others again from the states."""
+        loop = asyncio.get_running_loop()
         for command in commands:
             if self._closed or (self._stopping and not isinstance(command, c.StartRunner)):
                 continue
             following = isinstance(command, c.WatchRunner)
             tasks = self._following if following else self._running
-            task = asyncio.create_task(self._run(command), name=type(command).__name__)
+            task = loop.create_task(self._run(command), name=type(command).__name__)
             tasks.add(task)
             task.add_done_callback(self._ended)
             if not following:

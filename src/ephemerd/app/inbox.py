@@ -139,12 +139,16 @@ class Inbox:
 
     def take(self, most: int) -> list[Item]:
         """Remove and return up to `most` waiting items, oldest first."""
-        taken: list[Item] = []
-        while self._items and len(taken) < most:
-            item = self._items.popleft()
-            self._bytes -= len(item.body)
-            taken.append(item)
-        self._make_room()
+        items = self._items
+        if len(items) <= most:
+            taken = [*items]
+            items.clear()
+            self._bytes = 0
+        else:
+            taken = [items.popleft() for _ in range(most)]
+            self._bytes -= sum([len(item.body) for item in taken])
+        if self._room:
+            self._make_room()
         return taken
 
     async def wait(self, seconds: float | None) -> None:

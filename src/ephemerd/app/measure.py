@@ -30,22 +30,24 @@ class Measure:
             listed = handled.now if event.repositories is None else event.as_of
             if listed is not None:
                 reconciled[str(event.scope)] = listed
-        for _, _, row in handled.step.changed:
-            if isinstance(row, Job):
-                self._job(row, handled.now)
-            elif isinstance(row, Runner):
-                self._runner(row, handled.now)
+        now = handled.now
+        for kind, _, row in handled.step.changed:
+            if row is None:
+                continue
+            if kind == "job":
+                if row.since == now:
+                    self._job(row, now)
+            elif kind == "runner" and row.listening == now:
+                self._runner(row, now)
 
     def _job(self, job: Job, now: int) -> None:
-        if job.since != now:
-            return
         if job.status is JobStatus.RUNNING:
             self._meter.observe("job_queue_wait_seconds", (now - job.first_seen) / SECOND)
         elif job.status is JobStatus.DONE and job.started is not None:
             self._meter.observe("job_duration_seconds", (now - job.started) / SECOND)
 
     def _runner(self, runner: Runner, now: int) -> None:
-        if runner.state is RunnerState.LISTENING and runner.since == now and runner.listening == now:
+        if runner.state is RunnerState.LISTENING and runner.since == now:
             seconds = (now - runner.created) / SECOND
             runtime = self._runtimes.get(runner.pool, "")
             self._meter.observe("runner_startup_seconds", seconds, runtime=runtime)

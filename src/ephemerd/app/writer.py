@@ -12,7 +12,7 @@ import asyncio
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -44,12 +44,15 @@ class Handled:
     seq: int = 0
 
 
-@dataclass(slots=True)
 class _Portion:
-    """What goes into one commit: events that were handled, and their records."""
+    """What goes into one commit: events that were handled, their records, and the deliveries that told of them."""
 
-    handled: list[Handled]
-    records: list[StepRecord]
+    __slots__ = ("deliveries", "handled", "records")
+
+    def __init__(self) -> None:
+        self.handled: list[Handled] = []
+        self.records: list[StepRecord] = []
+        self.deliveries: list[DeliveryId] = []
 
 
 @dataclass(slots=True)
@@ -93,7 +96,7 @@ class Writer:
         self._stale = False
         self._recent: OrderedDict[DeliveryId, None] = OrderedDict()
         self.on_end = lambda: None
-        self._next = _Portion([], [])
+        self._next = _Portion()
         self._under_way: tuple[_Portion, asyncio.Task[None]] | None = None
         self._untold: list[Handled] = []
         self._telling = False
@@ -154,7 +157,7 @@ class Writer:
 
     async def close(self) -> None:
         """Wait for nothing any more: a commit under way is left to the store, and nobody is told of it."""
-        self._next = _Portion([], [])
+        self._next = _Portion()
         if self._under_way is not None:
             _, task = self._under_way
             task.cancel()
@@ -204,29 +207,31 @@ class Writer:
             portion.handled.append(Handled(item, now, step))
             portion.records.append(record)
             if item.delivery is not None:
+                portion.deliveries.append(item.delivery)
                 self._uncommitted[item.delivery] = item
         return []
 
     def _commit_next(self) -> None:
         """Give to the store what was handled, unless a commit is under way."""
         if self._under_way is None and self._next.handled:
-            portion, self._next = self._next, _Portion([], [])
-            self._under_way = (portion, asyncio.create_task(self._commit(portion), name="commit"))
+            portion, self._next = self._next, _Portion()
+            loop = asyncio.get_running_loop()
+            self._under_way = (portion, loop.create_task(self._commit(portion), name="commit"))
 
     async def _commit(self, portion: _Portion) -> None:
         """Commit, and begin the next one at once. One that fails stays until `write` takes it back. Where `write` is
         about to tell of it, as of one that takes no time, there is nothing to say."""
         handled = portion.handled
-        deliveries = tuple([done.item.delivery for done in handled if done.item.delivery is not None])
+        batch = Batch(tuple(portion.deliveries), tuple(portion.records))
         try:
-            newest = await self._store.commit(Batch(deliveries, tuple(portion.records)), self._clock.mark())
+            newest = await self._store.commit(batch, self._clock.mark())
         except Exception:
             self._stale = True
             self.on_end()
             raise
         for number, done in enumerate(handled, newest - len(handled) + 1):
             done.seq = number
-        self._committed(handled, deliveries)
+        self._committed(portion)
         self._untold += handled
         self._under_way = None
         self._commit_next()
@@ -257,18 +262,18 @@ class Writer:
         with suppress(Exception):
             await self._finish()
         portions = [self._next] if self._under_way is None else [self._under_way[0], self._next]
-        self._under_way, self._next = None, _Portion([], [])
+        self._under_way, self._next = None, _Portion()
         self._uncommitted.clear()
         items = [done.item for portion in portions for done in portion.handled]
         return [item for item in items if not isinstance(item.event, Booted)]
 
-    def _committed(self, handled: list[Handled], deliveries: Collection[DeliveryId]) -> None:
-        if deliveries:
-            self._remember(deliveries)
-        if isinstance(handled[0].item.event, Booted):
+    def _committed(self, portion: _Portion) -> None:
+        if portion.deliveries:
+            self._remember(portion.deliveries)
+        if isinstance(portion.handled[0].item.event, Booted):
             self._booted = True
             self._lives += 1
-        for done in handled:
+        for done in portion.handled:
             item = done.item
             item.body = b""  # kept for quarantine alone
             if item.reply is not None:
@@ -342,7 +347,7 @@ def _record(item: Item, step: Step, now: int) -> StepRecord:
                 for kind, key, row in step.changed
             ]
         ),
-        decisions=tuple([codec.encode_decision(decision) for decision in step.decisions]),
+        decisions=tuple(map(codec.encode_decision, step.decisions)),
         subjects=step.subjects,
     )
 
