@@ -369,6 +369,18 @@ async def test_what_comes_during_a_commit_is_handled_beside_it_and_goes_into_the
     assert bench.writer.idle
 
 
+async def test_a_commit_that_takes_no_time_is_told_of_at_once_and_wakes_nobody(bench):
+    ended: list[int] = []
+    bench.writer.on_end = lambda: ended.append(len(bench.store.commits))
+    for number in (1, 2):
+        reply = bench.offer(queued(number), f"d{number}")
+        group = await bench.write(through=False)
+        assert [handled.item.event for handled in group.handled] == [queued(number)]
+        assert (await reply).fate is Fate.STORED
+    await steps()
+    assert (ended, bench.writer.news, bench.writer.idle) == ([], False, True)
+
+
 async def test_a_commit_that_fails_takes_with_it_what_was_handled_beside_it(bench):
     bench.store.gate = asyncio.Event()
     replies = [bench.offer(queued(1), "d1")]
