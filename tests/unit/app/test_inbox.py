@@ -50,7 +50,12 @@ async def test_waiting_bodies_are_bounded_by_their_bytes():
     assert inbox.offer(reported(1), body=b"x" * 10) is not None
     assert inbox.offer(reported(2)) is None
     inbox.take(1)
-    assert inbox.offer(reported(2)) is not None
+    assert inbox.offer(reported(2), body=b"x" * 4) is not None
+    assert inbox.offer(reported(3), body=b"x" * 6) is not None
+    assert inbox.full
+    assert len(inbox.take(1)) == 1, "one of two: its bytes are free again, the other's are not"
+    assert inbox.offer(reported(4), body=b"x" * 4) is not None
+    assert inbox.full
 
 
 async def test_what_our_ports_tell_is_taken_although_full():
