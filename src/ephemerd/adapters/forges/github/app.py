@@ -12,7 +12,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from ephemerd.adapters.forges.github import app_wire, faults
-from ephemerd.adapters.forges.github.wire import Request
+from ephemerd.adapters.forges.github.wire import APP, Request
 from ephemerd.adapters.kit.answer import Answer
 from ephemerd.ports.errors import Denied, PortError
 
@@ -80,12 +80,12 @@ class AppTokens:
 
     def holder(self, account: str) -> str:
         """Return whose token serves an account's path: each installation has limits of its own, and the App has."""
-        return app_wire.APP_HOLDER if account == app_wire.APP else app_wire.owner_of(account)
+        return app_wire.APP_HOLDER if account == APP else app_wire.owner_of(account)
 
     async def token(self, account: str) -> str:
         """Return a good token for the account, for the App's own a JWT; `Denied` where the App is not installed
         there."""
-        if account == app_wire.APP:
+        if account == APP:
             return await self._jwt()
         owner = app_wire.owner_of(account)
         held = self._held.get(owner)
@@ -95,7 +95,7 @@ class AppTokens:
 
     async def refused(self, account: str, token: str) -> bool:
         """Hear that GitHub refused this token; make another one, once. Return whether there is another."""
-        if account == app_wire.APP:
+        if account == APP:
             return False  # the next one would say the same of the same key
         owner = app_wire.owner_of(account)
         held = self._held.get(owner)

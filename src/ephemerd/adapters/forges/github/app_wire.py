@@ -26,9 +26,8 @@ EARLY_S = 60
 LIFE_S = 9 * 60
 """Seconds from its date that a JWT is good for; GitHub takes ten minutes at most."""
 
-APP = "/app"
-"""The account of requests that an App signs itself, and whose limits these count against:"""
 APP_HOLDER = "(app)"
+"""Whose limits the requests count against that an App signs itself."""
 
 T = TypeVar("T")
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 
-from ephemerd.adapters.forges.github.app_wire import APP
 from ephemerd.adapters.forges.github.jobs import integer, moment, text
 from ephemerd.adapters.forges.github.webhooks import USED, carried
-from ephemerd.adapters.forges.github.wire import Request, scope_path
+from ephemerd.adapters.forges.github.wire import APP, Request, scope_path
 from ephemerd.adapters.kit.answer import Answer
 from ephemerd.domain.ids import Scope
 from ephemerd.ports.errors import Refused, RetryLater

@@ -27,6 +27,7 @@ WORK_FOLDER = "_work"
 DEFAULT_GROUP = 1  # "Default"; required even where there are no groups (cloudbase/garm, ubicloud/ubicloud)
 PER_PAGE = 100
 MAX_PAGES = 120  # a runner group holds 10,000 registrations at most
+APP = "/app"  # the account of requests that a GitHub App signs itself
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
 _SEGMENT = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 _LINK = re.compile(r"<([^<>]*)>([^<]*)")
