@@ -6,8 +6,8 @@ sorts by a persisted key; dicts here are used as ordered sets and their order me
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeVar
@@ -280,11 +280,11 @@ class Index:
         _bump(self.reserved, host(row.pool), sign)
         _bump(self.asked, group_name(row), sign)
 
-    def ended_jobs(self, rows: Iterable[Job]) -> None:
+    def ended_jobs(self, rows: Mapping[JobKey, Job]) -> None:
         """Follow many ended jobs at once, oldest first: nearly all that a restart finds in the store."""
-        for row in rows:
-            self.finished[row.key] = None
-            self.statuses[row.status] += 1
+        self.finished.update(dict.fromkeys(rows))
+        for status, count in Counter([row.status for row in rows.values()]).items():
+            self.statuses[status] += count
 
     def _job(self, row: Job, sign: int) -> None:
         status = row.status

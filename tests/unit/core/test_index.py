@@ -237,7 +237,7 @@ def test_ended_jobs_are_counted_at_once_as_they_would_be_one_by_one() -> None:
         for number, status in enumerate((JobStatus.DONE, JobStatus.GONE, JobStatus.DONE), start=1)
     ]
     at_once, singly = Index(), Index()
-    at_once.ended_jobs(rows)
+    at_once.ended_jobs({row.key: row for row in rows})
     for row in rows:
         singly.job_changed(None, row, str)
     assert of_jobs(at_once) == of_jobs(singly)
