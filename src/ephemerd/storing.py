@@ -73,12 +73,12 @@ def check_store(path: Path, *, set_aside: bool = False) -> StoreReport:
     """Check a store's file and the state in it. Raises `StartError` (5) where it cannot be opened at all."""
     with _store_errors():
         found = sqlite.survey(path)
-        broken = [*found.unreadable, *inspection.unreadable(found.loaded)]
+        broken = inspection.unreadable(found.loaded)
         moved = 0
         if set_aside and broken:
             moved = sqlite.put_aside(path, broken)
             found = sqlite.survey(path)
-            broken = [*found.unreadable, *inspection.unreadable(found.loaded)]
+            broken = inspection.unreadable(found.loaded)
     named = [f"row {kind} {key}: cannot be read: {why}" for kind, key, why in broken]
     return StoreReport(
         path=path,

@@ -13,7 +13,7 @@ import pytest
 
 from ephemerd.adapters.stores.sqlite import SqliteStore
 from ephemerd.ports.store import DeliveryId, JournalEntry, Store
-from ephemerd.testing.contracts.store import opened
+from ephemerd.testing.contracts.store import opened, rows_of
 
 pytestmark = pytest.mark.e2e
 
@@ -25,6 +25,7 @@ import asyncio, sys
 from pathlib import Path
 from ephemerd.adapters.stores.sqlite import SqliteStore
 from ephemerd.ports.store import Batch, DeliveryId, StepRecord
+from ephemerd.testing.contracts.store import rows_of
 
 def batch(number):
     size = 1 + number % 17
@@ -43,7 +44,7 @@ def batch(number):
 async def main():
     store = SqliteStore(Path(sys.argv[1]))
     await store.open()
-    rows = (await store.load()).rows
+    rows = await rows_of(store)
     number = rows["meta"]["last"]["value"] + 1 if rows else 1
     while True:
         await store.commit(batch(number), (number, "boot", number))
@@ -94,8 +95,9 @@ async def check_whole(store: Store, acknowledged: list[int]) -> int:
     assert await store.seen([DeliveryId("github", str(last + 1))]) == set()
     loaded = await store.load()
     assert loaded.clock == (last, "boot", last)
-    assert loaded.rows["meta"]["last"] == {"value": last}
-    for place, row in enumerate(loaded.rows["job"][f"job-{n}"] for n in range(len(loaded.rows["job"]))):
+    rows = await rows_of(store)
+    assert rows["meta"]["last"] == {"value": last}
+    for place, row in enumerate(rows["job"][f"job-{n}"] for n in range(len(rows["job"]))):
         writers = [number for number in range(1, last + 1) if number % 17 >= place]
         assert row["number"] == writers[-1]
     newest = await store.decisions(newest=True, limit=1)

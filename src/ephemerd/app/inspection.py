@@ -16,23 +16,13 @@ Unreadable = tuple[str, str, str]
 
 def unreadable(loaded: Loaded) -> list[Unreadable]:
     """Return the rows that this version cannot read."""
-    found: list[Unreadable] = []
-    for kind, rows in loaded.rows.items():
-        for key, row in rows.items():
-            try:
-                codec.decode_row(kind, row)
-            except (ValueError, KeyError, TypeError) as error:
-                found.append((kind, key, str(error)))
+    _, found = _read(loaded)
     return found
 
 
 def problems(loaded: Loaded) -> list[str]:
     """Return what does not hold together in the state that the readable rows make."""
-    broken = {(kind, key) for kind, key, _ in unreadable(loaded)}
-    rows: dict[str, dict[str, Any]] = {
-        kind: {key: codec.decode_row(kind, row) for key, row in found.items() if (kind, key) not in broken}
-        for kind, found in loaded.rows.items()
-    }
+    rows, broken = _read(loaded)
     found = [*_names(rows), *_belongings(rows)]
     if broken:
         return found  # what refers to a row that is missing here would be a problem of that row
@@ -40,6 +30,20 @@ def problems(loaded: Loaded) -> list[str]:
         return [*found, *validate(Core(rows).state)]
     except Exception as error:
         return [*found, f"no state can be made of the rows: {type(error).__name__}: {error}"]
+
+
+def _read(loaded: Loaded) -> tuple[dict[str, dict[str, Any]], list[Unreadable]]:
+    """Return the rows that can be read, and which cannot."""
+    rows: dict[str, dict[str, Any]] = {}
+    broken: list[Unreadable] = []
+    for kind, texts in loaded.rows.items():
+        of_kind = rows[kind] = {}
+        for key, text in texts.items():
+            try:
+                of_kind[key] = codec.row_reader(kind)(text)
+            except (ValueError, KeyError, TypeError) as error:
+                broken.append((kind, key, str(error)))
+    return rows, broken
 
 
 def _names(rows: dict[str, dict[str, Any]]) -> list[str]:

@@ -44,16 +44,16 @@ def draw_epoch() -> str:
 def revive(loaded: Loaded) -> Core:
     """Build the core from the rows of the store; it waits for its `Booted`. Raises `Broken` for a row that this
     version cannot read."""
-    return Core({kind: _decoded(kind, of_kind) for kind, of_kind in loaded.rows.items()})
+    return Core({kind: _read(kind, texts) for kind, texts in loaded.rows.items()})
 
 
-def _decoded(kind: str, plain: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _read(kind: str, texts: dict[str, str]) -> dict[str, Any]:
     rows: dict[str, Any] = {}
     key = ""
     try:
-        decode = codec.row_decoder(kind)
-        for key, row in plain.items():
-            rows[key] = decode(row)
+        read = codec.row_reader(kind)
+        for key, text in texts.items():
+            rows[key] = read(text)
     except (ValueError, KeyError, TypeError) as error:
         todo = "stop the daemon, run `ephemerd store check --set-aside`, or restore a backup"
         raise Broken(f"the store's row {kind} {key} cannot be read ({error}): {todo}") from error
@@ -63,7 +63,7 @@ def _decoded(kind: str, plain: dict[str, dict[str, Any]]) -> dict[str, Any]:
 async def recover(store: Store, clock: Clock) -> Life:
     """Open the store and begin a life. Raises `StoreHeld`, `NewerStore` or what the store raises."""
     await store.open()
-    with _without_collecting():
+    with without_collecting():
         loaded = await store.load()
         same_boot = clock.start(loaded.clock)
         core = revive(loaded)
@@ -72,7 +72,7 @@ async def recover(store: Store, clock: Clock) -> Life:
 
 
 @contextmanager
-def _without_collecting() -> Iterator[None]:
+def without_collecting() -> Iterator[None]:
     """Look for no garbage meanwhile: what is made is there to stay, and each look would go through all of it."""
     collecting = gc.isenabled()
     gc.disable()

@@ -54,6 +54,7 @@ class _Carried(msgspec.Struct):
 
 
 _json = msgspec.json.Encoder().encode
+_read_plain = msgspec.json.Decoder().decode
 _read_event = msgspec.json.Decoder(Event).decode
 _READ_ROW = {kind: msgspec.json.Decoder(cls).decode for kind, cls in ROW_CLASSES.items() if cls is not None}
 _sorted = msgspec.json.Encoder(order="sorted").encode
@@ -169,21 +170,46 @@ def _written(value: Value, read: Callable[[bytes], Any], hint: Any) -> Body:
 
 def decode_row(kind: str, plain: Plain) -> Any:
     """Return the row that `encode_row` wrote."""
-    return row_decoder(kind)(plain)
-
-
-def row_decoder(kind: str) -> Callable[[Plain], Any]:
-    """Return what `decode_row` does for a kind, for whoever decodes many rows of it."""
     cls = _row_class(kind)
     if cls is not None:
-        return functools.partial(decode, cls)
+        return decode(cls, plain)
+    if "value" not in plain:
+        raise ValueError(f"a row of kind {kind!r} without a value")
+    return plain["value"]
 
-    def decode_value(plain: Plain) -> Any:
-        if "value" not in plain:
-            raise ValueError(f"a row of kind {kind!r} without a value")
-        return plain["value"]
 
-    return decode_value
+def row_reader(kind: str) -> Callable[[str], Any]:
+    """Return what reads rows of that kind from their JSON; it raises ValueError or TypeError for what is none."""
+    cls = _row_class(kind)
+    if cls is None:
+        return functools.partial(_read_slowly, kind)
+    _may_be_read(cls)
+    read = _READ_ROW[kind]
+
+    def read_row(text: str) -> Any:
+        try:
+            return read(text)
+        except msgspec.DecodeError:
+            return _read_slowly(kind, text)
+
+    return read_row
+
+
+def _read_slowly(kind: str, text: str) -> Any:
+    """Read a row by way of plain data, which takes any JSON that was ever stored and says what is wrong with it."""
+    try:
+        plain = plain_from(text)
+    except ValueError as error:
+        raise ValueError(f"no JSON: {error}") from None
+    return decode_row(kind, plain)
+
+
+def plain_from(text: str) -> Any:
+    """Return the plain data that was written as JSON. Raises ValueError where the text is none."""
+    try:
+        return _read_plain(text)
+    except msgspec.DecodeError:  # a lone surrogate is none to the fast decoder
+        return json.loads(text)
 
 
 def encode_decision(decision: Decision) -> Plain:

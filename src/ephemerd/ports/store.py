@@ -45,10 +45,10 @@ class Batch(Value, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """All rows by kind and id, and the clock as last written (ms, boot id, monotonic ms)."""
+    """All rows by kind and id, each as JSON, and the clock as last written (ms, boot id, monotonic ms)."""
 
     store: str
-    rows: dict[str, dict[str, Plain]]
+    rows: dict[str, dict[str, str]]
     clock: tuple[int, str, int] | None
 
 

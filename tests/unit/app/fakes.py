@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -153,7 +154,11 @@ class FakeStore:
         if self.fail_load:
             self.fail_load -= 1
             raise NotStored("cannot read")
-        return Loaded(STORE, {kind: dict(rows) for kind, rows in self.rows.items()}, self.clock)
+        rows = {
+            kind: {name: json.dumps(row) for name, row in of_kind.items()}
+            for kind, of_kind in self.rows.items()
+        }
+        return Loaded(STORE, rows, self.clock)
 
     async def open_segment(self, rules: str, checkpoint: Plain | None = None) -> int:
         if checkpoint is None:

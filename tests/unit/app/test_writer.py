@@ -15,8 +15,9 @@ from ephemerd.core.events import Booted, Event, JobReported, JobsListed, Woke
 from ephemerd.core.machine import Core
 from ephemerd.core.step import Step
 from ephemerd.domain.job import ForgeStatus, JobStatus, Told
-from ephemerd.ports.errors import NotStored
+from ephemerd.ports.errors import Broken, NotStored
 from ephemerd.ports.store import DeliveryId
+from ephemerd.testing.memory.store import MemoryDisk, MemoryStore
 from tests.unit.app.fakes import SCOPE, STORE, FakeClock, FakeStore, key, report, setup
 
 
@@ -327,6 +328,25 @@ async def test_a_life_goes_on_from_what_the_store_holds(bench):
         key(2): JobStatus.DONE,
     }
     assert len(bench.store.segments) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "why"),
+    [
+        ("job", b'{"key', r"no JSON: "),
+        ("job", b'{"key":1}', "Job: "),
+        ("jobb", b"{}", "no row is of kind 'jobb'"),
+        ("counter", b"{}", "a row of kind 'counter' without a value"),
+        ("meta", b"3", ""),
+    ],
+)
+async def test_a_row_that_cannot_be_read_is_named_with_what_to_do(kind, body, why):
+    store = MemoryStore(MemoryDisk(rows={kind: {"j1": body}}))
+    with pytest.raises(
+        Broken, match=rf"row {kind} \S* ?cannot be read \({why}.*`ephemerd store check --set-aside`"
+    ):
+        await recover(store, FakeClock())
+    assert await store.segment() is None
 
 
 def test_epochs_are_four_characters_and_differ():

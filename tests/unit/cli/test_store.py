@@ -237,6 +237,12 @@ def test_everything_is_exported_but_bodies(cli, path, tmp_path):
     assert "raw" not in out.read_text()
 
 
+def test_a_row_that_is_no_json_is_named_by_an_export(cli, path):
+    change(path, "UPDATE record SET data = '{\"key'")
+    done = cli("store", "export", "--store", str(path))
+    assert (done.code, "(row job github/acme/app/7: " in done.err) == (5, True)
+
+
 def test_the_store_is_found_by_the_configuration(cli, path, tmp_path, monkeypatch):
     config = tmp_path / "ephemerd.toml"
     config.write_text(

@@ -219,13 +219,47 @@ def test_the_kinds_of_rows():
 @given(data=st.data())
 def test_each_row_goes_there_and_back(kind, data):
     row = data.draw(any_of(codec.ROW_CLASSES[kind]))
-    assert codec.decode_row(kind, json.loads(json.dumps(codec.encode_row(kind, row)))) == row
+    text = json.dumps(codec.encode_row(kind, row))
+    assert codec.decode_row(kind, json.loads(text)) == row
+    assert codec.row_reader(kind)(text) == row
 
 
 @pytest.mark.parametrize("value", [3, "text", None, {"a": [1, 2]}, [1], 1.5, True])
 def test_a_plain_row_is_wrapped(value):
     assert codec.encode_row("counter", value) == {"value": value}
     assert codec.decode_row("counter", {"value": value}) == value
+    assert codec.row_reader("counter")(json.dumps({"value": value})) == value
+
+
+def test_a_row_that_names_what_no_utf_8_says_is_read():
+    row = rows.ScopeRow(SCOPE, why="no file caf\udce9")
+    assert codec.row_reader("scope")(json.dumps(codec.encode_row("scope", row))) == row
+    assert codec.row_reader("meta")(json.dumps({"value": row.why})) == row.why
+
+
+@pytest.mark.parametrize("kind", ["scope", "job", "counter"])
+@pytest.mark.parametrize(
+    "plain",
+    [{}, [], 3, None, {"scope": 3}, {"scope": {"forge": "f", "path": "p"}, "quiet": "3"}, {"key": []}],
+)
+def test_json_that_is_no_row_is_refused_as_its_plain_data_is(kind, plain):
+    with pytest.raises((ValueError, TypeError)) as expected:
+        codec.decode_row(kind, plain)
+    with pytest.raises(type(expected.value)) as found:
+        codec.row_reader(kind)(json.dumps(plain))
+    assert str(found.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("kind", ["job", "counter"])
+@pytest.mark.parametrize("text", ["", "{", '{"key": 1', "{}}", "'"])
+def test_a_row_that_is_no_json_is_refused(kind, text):
+    with pytest.raises(ValueError, match=r"^no JSON: "):
+        codec.row_reader(kind)(text)
+
+
+def test_rows_of_no_kind_are_not_read():
+    with pytest.raises(ValueError, match="no row is of kind 'jobs'"):
+        codec.row_reader("jobs")
 
 
 def test_rows_that_do_not_fit_are_refused():

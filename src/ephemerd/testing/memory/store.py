@@ -84,7 +84,7 @@ class MemoryStore:
         """Return all rows, in the order of kind and id as a database gives them."""
         disk = self._held()
         rows = {
-            kind: {name: _decode(rows[name]) for name in sorted(rows)}
+            kind: {name: rows[name].decode() for name in sorted(rows)}
             for kind, rows in sorted(disk.rows.items())
             if rows
         }

@@ -11,7 +11,7 @@ import pytest
 from ephemerd.ports.errors import NotStored, StoreHeld
 from ephemerd.ports.store import Batch, DeliveryId, Loaded, Plain
 from ephemerd.testing.contracts import store as contract
-from ephemerd.testing.contracts.store import CLOCK, batch, decision, step
+from ephemerd.testing.contracts.store import CLOCK, batch, decision, rows_of, step
 from ephemerd.testing.memory.store import MemoryDisk, MemoryStore
 
 
@@ -45,7 +45,7 @@ async def test_the_next_commit_fails_once_and_leaves_nothing():
     assert await contract.contents(store) == before
     assert await store.seen(work.deliveries) == set()
     await store.commit(work, CLOCK)
-    assert (await store.load()).rows == {"job": {"a": {"n": 1}}}
+    assert await rows_of(store) == {"job": {"a": {"n": 1}}}
 
 
 async def test_a_crash_lets_the_next_one_in_and_the_dead_one_does_nothing():
@@ -60,7 +60,7 @@ async def test_a_crash_lets_the_next_one_in_and_the_dead_one_does_nothing():
     with pytest.raises(RuntimeError):
         await dead.commit(batch(step(2)), CLOCK)
     await dead.close()
-    assert (await heir.load()).rows == {"job": {"a": {"n": 1}}}
+    assert await rows_of(heir) == {"job": {"a": {"n": 1}}}
 
 
 async def test_opening_twice_is_a_mistake():

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ephemerd.adapters.stores.sqlite import migrate, pruning, reading
 from ephemerd.adapters.stores.sqlite.offline import opened
-from ephemerd.adapters.stores.sqlite.wire import from_text
 from ephemerd.ports.store import Loaded, Plain, StoreSize
 
 NUMBERED_QUARANTINE = 2
@@ -25,7 +23,6 @@ TABLES = ("record", "delivery", "segment", "journal", "subject", "decision", "qu
 class Survey:
     """What a file holds, and what is wrong with it.
 
-    loaded    the rows that could be read; `unreadable` names the others: (kind, id, why)
     counts    rows by table
     """
 
@@ -33,7 +30,6 @@ class Survey:
     size: StoreSize
     counts: dict[str, int]
     loaded: Loaded
-    unreadable: tuple[tuple[str, str, str], ...]
     problems: tuple[str, ...]
 
 
@@ -44,10 +40,8 @@ def survey(path: Path) -> Survey:
         version = migrate.check(connection, path, migrate.migrations())
         damage = [*_pages(connection)]
         if damage:
-            return Survey(
-                version, pruning.size(connection, path), {}, Loaded("", {}, None), (), tuple(damage)
-            )
-        loaded, unreadable = _rows(connection)
+            return Survey(version, pruning.size(connection, path), {}, Loaded("", {}, None), tuple(damage))
+        loaded = reading.load(connection)
         problems = [
             *_schema(connection, version),
             *_references(connection),
@@ -56,7 +50,7 @@ def survey(path: Path) -> Survey:
         ]
         counts = {table: _number(connection, f"SELECT count(*) FROM {table}") for table in TABLES}  # noqa: S608
         size = pruning.size(connection, path)
-        return Survey(version, size, counts, loaded, tuple(unreadable), tuple(problems))
+        return Survey(version, size, counts, loaded, tuple(problems))
 
 
 def _number(connection: sqlite3.Connection, query: str) -> int:
@@ -138,20 +132,6 @@ def _texts(connection: sqlite3.Connection) -> Iterator[str]:
             yield f"{table} {number}: is no JSON"
 
 
-def _rows(connection: sqlite3.Connection) -> tuple[Loaded, list[tuple[str, str, str]]]:
-    found = connection.execute("SELECT id, clock_now, clock_boot, clock_monotonic FROM store").fetchone()
-    name, *clock = found or ("", None, None, None)
-    rows: dict[str, dict[str, Plain]] = {}
-    unreadable: list[tuple[str, str, str]] = []
-    for kind, key, data in connection.execute("SELECT kind, id, data FROM record ORDER BY kind, id"):
-        try:
-            rows.setdefault(kind, {})[key] = from_text(data)
-        except ValueError as error:
-            unreadable.append((kind, key, f"no JSON: {error}"))
-    marked: Any = None if clock[0] is None else tuple(clock)
-    return Loaded(name, rows, marked), unreadable
-
-
 def lines(path: Path) -> Iterator[Plain]:
     """Yield everything in a store as plain objects, each with its `kind`; bodies in quarantine and the rows that
     segments begin with are left out. Raises as `survey` does."""
@@ -162,7 +142,7 @@ def lines(path: Path) -> Iterator[Plain]:
         yield {"kind": "store", "store": loaded.store, "version": version, "clock": clock}
         for kind, rows in loaded.rows.items():
             for key, row in rows.items():
-                yield {"kind": "row", "of": kind, "id": key, "row": row}
+                yield {"kind": "row", "of": kind, "id": key, "row": reading.parsed(row, "row", kind, key)}
         for name, query in _LISTS:
             cursor = connection.execute(query)
             columns = [column[0] for column in cursor.description]

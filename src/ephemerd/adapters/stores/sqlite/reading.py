@@ -7,8 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from ephemerd.adapters.stores.sqlite.bulk import statements
-from ephemerd.adapters.stores.sqlite.wire import from_text
+from ephemerd.core.codec import plain_from
 from ephemerd.ports.store import DeliveryId, JournalEntry, Loaded, Plain, Segment, SetAside
+
+NOBODY: tuple[Any, ...] = ("", None, None, None)
+"""What is read where the row is missing that says who the store is: a damaged file is looked at, too."""
 
 
 class BadRow(Exception):
@@ -16,20 +19,21 @@ class BadRow(Exception):
 
 
 def load(connection: sqlite3.Connection) -> Loaded:
-    """Read who the store is, its clock and all rows. Raises `BadRow`."""
-    name, *clock = connection.execute(
-        "SELECT id, clock_now, clock_boot, clock_monotonic FROM store"
-    ).fetchone()
-    rows: dict[str, dict[str, Plain]] = {}
-    for kind, key, data in connection.execute("SELECT kind, id, data FROM record ORDER BY kind, id"):
-        rows.setdefault(kind, {})[key] = parsed(data, "row", kind, key)
-    return Loaded(name, rows, None if clock[0] is None else (clock[0], clock[1], clock[2]))
+    """Read who the store is, its clock and all rows."""
+    found = connection.execute("SELECT id, clock_now, clock_boot, clock_monotonic FROM store").fetchone()
+    name, now, boot, monotonic = found or NOBODY
+    of_kind = "SELECT id, data FROM record WHERE kind = ? ORDER BY id"
+    rows: dict[str, dict[str, str]] = {
+        kind: dict(connection.execute(of_kind, (kind,)))
+        for (kind,) in connection.execute("SELECT DISTINCT kind FROM record ORDER BY kind")
+    }
+    return Loaded(name, rows, None if now is None else (now, boot, monotonic))
 
 
 def parsed(text: str, *where: object) -> Any:
     """Return a stored text's value; `BadRow` says where it is from."""
     try:
-        return from_text(text)
+        return plain_from(text)
     except ValueError as error:
         raise BadRow(f"{' '.join(map(str, where))}: {error}") from None
 

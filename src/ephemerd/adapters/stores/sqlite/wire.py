@@ -1,4 +1,4 @@
-"""Plain data as the text that the database holds."""
+"""Plain data as the text that the database holds; `core.codec.plain_from` reads it again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder()
 
 
 def to_text(plain: Any) -> str:
@@ -23,11 +22,3 @@ def to_text(plain: Any) -> str:
         return json.dumps(
             msgspec.to_builtins(plain), ensure_ascii=True, allow_nan=False, separators=(",", ":")
         )
-
-
-def from_text(text: str) -> Any:
-    """Return what `to_text` was given. Raises ValueError where the text is no JSON."""
-    try:
-        return _decoder.decode(text)
-    except msgspec.DecodeError:
-        return json.loads(text)

@@ -16,7 +16,7 @@ import pytest
 
 from ephemerd.adapters.stores.sqlite import SqliteStore, database
 from ephemerd.ports.errors import Broken, NewerStore, StoreHeld
-from ephemerd.testing.contracts.store import CLOCK, batch, opened, step
+from ephemerd.testing.contracts.store import CLOCK, batch, opened, rows_of, step
 
 HOLDER = """
 import asyncio, sys
@@ -215,14 +215,19 @@ async def test_the_database_of_another_program_is_refused(path, sql):
     assert "database of another program" in await refusal(path, Broken)
 
 
-async def test_a_row_that_is_no_json_is_named(path):
+async def test_a_row_that_is_no_json_is_handed_over_as_it_is(path):
     await made(path)
     change(path, """UPDATE record SET data = '{"text": 1'""")
-    store = SqliteStore(path)
-    await store.open()
-    with pytest.raises(Broken, match=r"damaged.*\(row job j0: "):
-        await store.load()
-    await store.close()
+    async with opened(lambda: SqliteStore(path)) as store:
+        assert (await store.load()).rows == {"job": {"j0": '{"text": 1'}}
+
+
+async def test_an_entry_that_is_no_json_is_named(path):
+    await made(path)
+    change(path, "UPDATE journal SET event = '{'")
+    async with opened(lambda: SqliteStore(path)) as store:
+        with pytest.raises(Broken, match=r"damaged.*\(journal 1: "):
+            await store.journal()
 
 
 async def test_a_folder_in_place_of_the_file_is_refused(tmp_path):
@@ -305,4 +310,4 @@ async def test_a_copy_is_a_store_of_its_own(tmp_path, path):
         opened(lambda: SqliteStore(path)) as one,
         opened(lambda: SqliteStore(tmp_path / "copy.db")) as two,
     ):
-        assert (await one.load()).rows == (await two.load()).rows
+        assert await rows_of(one) == await rows_of(two)

@@ -12,7 +12,7 @@ import pytest
 from ephemerd.adapters.stores.sqlite import SqliteStore, migrate
 from ephemerd.adapters.stores.sqlite.migrate import APPLICATION, Migration, migrations
 from ephemerd.ports.errors import Broken, NewerStore
-from ephemerd.testing.contracts.store import CLOCK, batch, contents, opened, step
+from ephemerd.testing.contracts.store import CLOCK, batch, contents, opened, rows_of, step
 
 FOLDER = Path(migrate.__file__).parent / "migrations"
 
@@ -104,7 +104,7 @@ async def test_a_migration_that_fails_leaves_nothing_of_itself_and_keeps_what_ca
     repaired = (*newer[:-1], Migration(len(newer), "repaired", "CREATE TABLE half (n)"))
     monkeypatch.setattr(migrate, "migrations", lambda: repaired)
     async with opened(lambda: SqliteStore(path)) as store:
-        assert (await store.load()).rows == {}
+        assert await rows_of(store) == {}
 
 
 async def test_the_schema_lets_an_old_segment_go(path):
