@@ -47,12 +47,12 @@ def _looked() -> list[Figure]:
 def test_a_part_of_the_daemon_is_measured_in_a_process_of_its_own_which_looks_for_garbage_as_the_daemon(
     monkeypatch,
 ):
-    monkeypatch.setattr(run, "BENCHMARKS", {"core": _looked, "soak": _looked, "recover": _looked})
-    core, soak, recover = (figure.runs for figure in run.run(["core", "soak", "recover"], lambda name: None))
-    assert (core[0], soak[0], recover[0]) == (GARBAGE_AFTER, GARBAGE_AFTER, gc.get_threshold()[0])
+    monkeypatch.setattr(run, "BENCHMARKS", {"core": _looked, "soak": _looked, "webhooks": _looked})
+    core, soak, hooks = (figure.runs for figure in run.run(["core", "soak", "webhooks"], lambda name: None))
+    assert (core[0], soak[0], hooks[0]) == (GARBAGE_AFTER, GARBAGE_AFTER, gc.get_threshold()[0])
     assert core[1] > 0 < soak[1]
-    assert len({core[2], soak[2], recover[2]}) == 3
-    assert recover[2] == os.getpid(), "what drives other programs drives them from here"
+    assert len({core[2], soak[2], hooks[2]}) == 3
+    assert hooks[2] == os.getpid(), "what drives other programs drives them from here"
 
 
 def _dies() -> list[Figure]:

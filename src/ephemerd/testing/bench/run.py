@@ -35,7 +35,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "soak": soak,
 }
 
-PARTS = frozenset({"core", "sweep", "soak"})
+PARTS = frozenset({"core", "sweep", "recover", "soak"})
 """Those that run parts of the daemon: each in a process of its own, as the daemon does, so that it finds no heap that
 another benchmark has left, and looks for garbage as the daemon does."""
 FAILURES = (RuntimeError, OSError, EOFError, DemoError, psutil.Error)
