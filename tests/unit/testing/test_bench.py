@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import multiprocessing
 import os
+import signal
 
 import pytest
 
@@ -63,12 +65,25 @@ def _raises() -> list[Figure]:
     raise OSError("no room")
 
 
+def _interrupts_who_waits() -> list[Figure]:
+    os.kill(os.getppid(), signal.SIGINT)
+    signal.pause()
+    return []
+
+
+def test_a_process_ends_with_who_waits_for_it(monkeypatch):
+    monkeypatch.setattr(run, "BENCHMARKS", {"core": _interrupts_who_waits})
+    with pytest.raises(KeyboardInterrupt):
+        [*run.run(["core"], lambda name: None)]
+    assert multiprocessing.active_children() == []
+
+
 def test_a_process_that_fails_is_told_and_stops_nothing(monkeypatch):
     monkeypatch.setattr(run, "BENCHMARKS", {"core": _dies, "sweep": _raises, "soak": _looked})
     core, sweep, soak = run.run(["core", "sweep", "soak"], lambda name: None)
     assert [(found.broken, found.met) for found in (core, sweep)] == [(True, False)] * 2
-    assert "BrokenProcessPool" in core.note
-    assert "OSError: no room" in sweep.note
+    assert core.note == "failed: its process ended with code 3"
+    assert sweep.note == "failed: OSError: no room"
     assert soak.value is not None
 
 

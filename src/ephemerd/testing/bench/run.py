@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+import signal
+from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
 
 import psutil
 
@@ -39,8 +40,7 @@ PARTS = frozenset({"core", "sweep", "recover", "soak"})
 """Those that run parts of the daemon: each in a process of its own, as the daemon does, so that it finds no heap that
 another benchmark has left, and looks for garbage as the daemon does."""
 FAILURES = (RuntimeError, OSError, EOFError, DemoError, psutil.Error)
-"""What the programs of a benchmark and the connections to them can fail with; time-outs are errors of the system, and
-a process that died is an error at run time."""
+"""What the programs of a benchmark and the connections to them can fail with; time-outs are errors of the system."""
 
 
 def run(names: Iterable[str], told: Callable[[str], None]) -> Iterator[Figure]:
@@ -48,14 +48,36 @@ def run(names: Iterable[str], told: Callable[[str], None]) -> Iterator[Figure]:
     the others from being measured."""
     for name in names:
         told(name)
-        benchmark = BENCHMARKS[name]
-        try:
-            found = [*(_apart(benchmark) if name in PARTS else benchmark())]
-        except FAILURES as error:
-            found = [broken(name, f"{type(error).__name__}: {error}")]
-        yield from found
+        yield from (_apart if name in PARTS else _measured)(name, BENCHMARKS[name])
 
 
-def _apart(benchmark: Benchmark) -> Sequence[Figure]:
-    with ProcessPoolExecutor(1, get_context("spawn"), look_for_garbage_seldom) as process:
-        return process.submit(benchmark).result()
+def _measured(name: str, benchmark: Benchmark) -> list[Figure]:
+    try:
+        return [*benchmark()]
+    except FAILURES as error:
+        return [broken(name, f"{type(error).__name__}: {error}")]
+
+
+def _apart(name: str, benchmark: Benchmark) -> list[Figure]:
+    """Measure in a fresh process, which ends with this call in any case."""
+    fresh = get_context("spawn")
+    figures, there = fresh.Pipe(duplex=False)
+    process = fresh.Process(target=_measure_there, args=(name, benchmark, there), daemon=True)
+    process.start()
+    there.close()
+    try:
+        found: list[Figure] = figures.recv()
+    except EOFError:
+        process.join()
+        return [broken(name, f"its process ended with code {process.exitcode}")]
+    finally:
+        process.kill()
+        process.join()
+        figures.close()
+    return found
+
+
+def _measure_there(name: str, benchmark: Benchmark, figures: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started this process ends it
+    look_for_garbage_seldom()
+    figures.send(_measured(name, benchmark))
