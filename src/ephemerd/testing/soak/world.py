@@ -243,16 +243,13 @@ class WorldClock:
     """The shell clock over virtual time."""
 
     def __init__(self, world: World) -> None:
-        self._world = world
+        self.now = world.now
 
     def start(self, last: tuple[int, str, int] | None) -> bool:
         return last is not None
 
-    def now(self) -> int:
-        return self._world.now()
-
     def mark(self) -> tuple[int, str, int]:
-        now = self._world.now()
+        now = self.now()
         return now, "boot", now
 
     def stepped(self) -> int:
