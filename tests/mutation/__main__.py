@@ -38,7 +38,9 @@ FIRST = (
     "holding",
     "jobs",
     "lifecycle",
-    "plan",
+    "demand",
+    "supply",
+    "provisioning",
 )
 """The order of modules: what can end a runner before what can only be late."""
 

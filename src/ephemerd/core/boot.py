@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ephemerd.core import access, lifecycle, listings, plan, scopes
+from ephemerd.core import access, demand, lifecycle, listings, scopes, supply
 from ephemerd.core.events import Booted, MachineSlept
 from ephemerd.core.rows import HostRow, PoolRow
 from ephemerd.core.turn import Turn
@@ -96,7 +96,7 @@ def configure(t: Turn, setup: Setup, held: tuple[tuple[str, str], ...]) -> None:
         fresh = replace(fresh, missing=missing.get(name, ""), refused=None)
         t.put_pool(replace(fresh, failures=0, exits=0, not_before=0, why=""))
         if kept is not None and kept.pool.labels != pool.labels:
-            plan.relabel(t, pool, kept.pool.labels)
+            supply.relabel(t, pool, kept.pool.labels)
     hosts = {host.name: host for host in setup.hosts}
     for name, host_row in sorted(t.state.hosts.items()):
         if name not in hosts and host_row.configured:
@@ -111,7 +111,7 @@ def configure(t: Turn, setup: Setup, held: tuple[tuple[str, str], ...]) -> None:
     for pool in setup.pools:
         t.count("dispatches_total", 0, pool=pool.name)
         t.count("wasted_dispatches_total", 0, pool=pool.name)
-    plan.relink(t)
+    demand.relink(t)
     access.review(t)
 
 

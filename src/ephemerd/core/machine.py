@@ -13,16 +13,18 @@ from ephemerd.core import (
     access,
     boot,
     codec,
+    demand,
     examine,
     gate,
     jobs,
     lifecycle,
     listings,
     orders,
-    plan,
+    provisioning,
     reconfigure,
     scopes,
     signs,
+    supply,
 )
 from ephemerd.core import events as ev
 from ephemerd.core.state import Rows, State, load
@@ -103,10 +105,10 @@ class Core:
         planned = -1
         for _ in range(MOST_ROUNDS):
             if index.dirty_groups or index.dirty_varieties or index.advanced:
-                plan.settle(t)
+                supply.settle(t)
             settled = t.stirred
             if (index.unmatched or state.spared) and settled != planned:
-                plan.provision(t)
+                provisioning.provision(t)
                 planned = t.stirred
             if t.touched:
                 touched, t.touched = t.touched, {}
@@ -133,8 +135,8 @@ def _in_order(t: Turn, names: Iterable[RunnerId]) -> list[RunnerId]:
 def rearm(t: Turn) -> None:
     """Derive what is not in the rows: which pool serves which class, and every moment of the agenda."""
     state = t.state
-    plan.relink(t)
-    plan.derive(t)
+    demand.relink(t)
+    supply.derive(t)
     for row in state.runners.values():
         state.agenda.set("runner", row.id, examine.next_look(t, row))
     now, policy = t.now, t.policy

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from ephemerd.core import access, holding, plan
+from ephemerd.core import access, demand, holding, supply
 from ephemerd.core.index import Group, variety_of
 from ephemerd.core.rows import PoolRow
 from ephemerd.core.spans import span
@@ -181,7 +181,7 @@ def _age(row: Runner) -> int:
 def _surplus(t: Turn, row: Runner, pool: Pool) -> tuple[Rule, str] | None:
     if row.state is not S.LISTENING or row.surplus_since is None or _is_warm(t, row, pool):
         return None
-    if t.now - row.surplus_since < pool.surplus_grace or not plan.discharged(t, row):
+    if t.now - row.surplus_since < pool.surplus_grace or not demand.discharged(t, row):
         return None
     return Rule.SURPLUS, "its job is demand no more, and the matching leaves it over"
 
@@ -191,7 +191,7 @@ def _displaced(t: Turn, row: Runner) -> tuple[Rule, str] | None:
         return None
     if t.now - max(row.listening, row.since) < t.policy.displaced_after:
         return None
-    if t.state.slots_free(row.host) > 0 and not plan.is_crowded(t.state, row.pool):
+    if t.state.slots_free(row.host) > 0 and not supply.is_crowded(t.state, row.pool):
         return None
     if not _is_blocked(t, row, _leaving(t, row)):
         return None
@@ -228,7 +228,7 @@ def _is_allowed(t: Turn, row: Runner, group: Group) -> bool:
     is_own = own is not None and own.forge == job.forge and own.repository.lower() == job.repository.lower()
     if not is_own and access.full(t.state, job):
         return False
-    return any(t.state.jobs[key].not_before <= t.now for key in islice(group.queued, plan.LOOK_AHEAD))
+    return any(t.state.jobs[key].not_before <= t.now for key in islice(group.queued, demand.LOOK_AHEAD))
 
 
 def _is_open(t: Turn, row: PoolRow) -> bool:

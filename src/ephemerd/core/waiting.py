@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ephemerd.core import access, holding, plan
+from ephemerd.core import access, holding, provisioning
 from ephemerd.core.index import Group, group_name
 from ephemerd.core.state import State
 from ephemerd.core.turn import Turn
@@ -60,7 +60,7 @@ def _why_not_ready(t: Turn, group: Group) -> str:
 
 
 def _pool_reason(t: Turn, pool: Pool) -> str:
-    if plan.ready(t, pool):
+    if provisioning.ready(t, pool):
         return "a runner for it is about to be planned"
     row, host = t.state.pools[pool.name], t.state.hosts.get(pool.host)
     if not row.configured:
@@ -81,7 +81,7 @@ def _pool_reason(t: Turn, pool: Pool) -> str:
         return f"pool {pool.name} starts no runners: {row.missing}"
     if t.now < row.not_before:
         return f"pool {pool.name} waits {(row.not_before - t.now) // 1000} s after: {row.why}"
-    if (trial := plan.trying(t.state, row)) is not None:
+    if (trial := provisioning.trying(t.state, row)) is not None:
         return f"runner {trial} finds out whether the forge still refuses the runner application of pool {pool.name}"
     if len(t.state.index.live.get(pool.name, ())) >= pool.max_concurrent:
         return f"pool {pool.name} is at its max_concurrent ({pool.max_concurrent})"

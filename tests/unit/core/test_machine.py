@@ -444,7 +444,7 @@ def test_nothing_is_planned_where_every_job_has_supply_and_no_pool_wants_spares(
     world = World()
     planned: list[Turn] = []
     world.listening(1)
-    monkeypatch.setattr("ephemerd.core.plan.provision", planned.append)
+    monkeypatch.setattr("ephemerd.core.provisioning.provision", planned.append)
     world.feed(ev.SweepOrdered())
     assert planned == []
     world.queued(2, labels=("nobody", "serves", "it"))
@@ -454,7 +454,7 @@ def test_nothing_is_planned_where_every_job_has_supply_and_no_pool_wants_spares(
 def test_spares_are_seen_to_with_every_event_although_no_job_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(pool(min_idle=1))
     planned: list[Turn] = []
-    monkeypatch.setattr("ephemerd.core.plan.provision", planned.append)
+    monkeypatch.setattr("ephemerd.core.provisioning.provision", planned.append)
     world.feed(ev.SweepOrdered())
     assert len(planned) == 1
 

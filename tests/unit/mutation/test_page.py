@@ -10,7 +10,7 @@ from tests.mutation.page import KINDS, NOTHING, PAGE, Survivors, all_modules, lo
 from tests.mutation.trial import source_of
 
 KNOWN = Survivors(
-    {"gate": {"mutants": 10, "survived": 2}, "plan": {"mutants": 5, "survived": 0}},
+    {"gate": {"mutants": 10, "survived": 2}, "supply": {"mutants": 5, "survived": 0}},
     {'gate.f: "a`\\" => b': "equivalent: same", "gate.f: é => x #2": "harmless: one ms"},
 )
 

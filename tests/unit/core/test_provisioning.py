@@ -1,4 +1,4 @@
-"""What is provisioned: supply against demand, in which order, up to which limits, on whose word."""
+"""What is provisioned: where, with which labels, in which order, up to which limits, on whose word; spares."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from msgspec.structs import replace
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.core.examine import examine
-from ephemerd.core.index import group_name
 from ephemerd.core.machine import Core
-from ephemerd.core.plan import is_discharged, ready
+from ephemerd.core.provisioning import ready
 from ephemerd.core.turn import Turn
 from ephemerd.core.validate import validate
+from ephemerd.domain.access import Access
 from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
 from ephemerd.domain.job import ForgeStatus, JobStatus, Told
-from ephemerd.domain.pool import Host, Setup
+from ephemerd.domain.pool import Host, Policy, Setup
 from ephemerd.domain.runner import RunnerState
 from ephemerd.domain.verdict import Sign
 from tests.unit.core.world import (
@@ -30,7 +30,6 @@ from tests.unit.core.world import (
     HOUR,
     LABELS,
     MINUTE,
-    NO_ANSWER,
     ORG,
     SECOND,
     START,
@@ -43,6 +42,8 @@ from tests.unit.core.world import (
 
 S = RunnerState
 F = ForgeStatus
+
+X, Y = ("x",), ("y",)
 
 
 def intents(world: World) -> list[int]:
@@ -62,49 +63,59 @@ def test_demand_goes_to_the_most_specific_pool_that_serves_it() -> None:
     assert world.runner(second).pool == "big"
 
 
+def test_it_does_so_also_where_a_wider_one_had_demand_before() -> None:
+    world = World(pool("big", labels=GPU), pool("small"))
+    world.planned(1, labels=GPU)
+    (name,) = world.planned(2)
+    assert world.runner(name).pool == "small"
+
+
 def test_a_wider_pool_helps_when_the_specific_one_is_full() -> None:
     world = World(pool("big", labels=GPU), pool("small", max_concurrent=1))
     first, second = world.planned(1, 2)
     assert [world.runner(first).pool, world.runner(second).pool] == ["small", "big"]
 
 
-def test_fp_45_one_class_for_all_spellings() -> None:
-    world = World()
-    world.queued(1, labels=("Self-Hosted", "LINUX"))
-    world.queued(2, labels=("linux", "self-hosted", "linux", " "))
-    assert len(world.core.state.index.groups) == 1
-    assert [command.labels for command in of(world.sent, cm.Register)] == [LABELS, LABELS]
-
-
 def test_fp_46_no_runner_for_a_label_that_no_pool_has() -> None:
     assert World().planned(1, labels=("self-hosted", "linux", "arm64")) == []
 
 
-def test_fp_47_no_labels_match_nothing_unless_a_pool_says_so() -> None:
-    assert World().planned(1, labels=()) == []
-    assert len(World(pool(unlabelled=True)).planned(1, labels=())) == 1
+# -- with which labels -------------------------------------------------------------------------------
 
 
-def test_a_scope_that_does_not_serve_the_repository_is_no_place() -> None:
-    world = World(pool("app"), pool("org", scope=ORG))
-    (name,) = world.planned(1, repository="acme/lib")
-    assert world.runner(name).pool == "org"
+def test_a_runner_is_registered_with_exactly_the_labels_of_its_job() -> None:
+    world = World(pool(labels=GPU, exact=True))
+    (name,) = world.planned(1, labels=("linux",))
+    assert world.last(cm.Register).labels == ("linux",)
+    assert world.runner(name).labels == ("linux",)
 
 
-def test_least_flexible_demand_is_matched_first_so_that_nothing_is_made_too_many() -> None:
-    """A wide runner listens; the job that only it can take gets it, and the other job a small one."""
-    world = World(pool("big", labels=GPU), pool("small"), slots=2)
-    (wide,) = world.listening(1, labels=GPU)
-    world.completed(1, how="cancelled")
-    (narrow,) = world.planned(2, 3, labels=GPU)
-    assert world.runner(narrow).pool == "big"
-    world = World(pool("big", labels=GPU), pool("small"), slots=3)
-    (wide,) = world.listening(1, labels=GPU)
-    world.completed(1, how="cancelled")
-    assert world.planned(2) == []  # the wide one serves it
-    (narrow,) = world.planned(3, labels=GPU)
-    assert world.runner(narrow).pool in ("small", "big")
-    assert world.runner(wide).surplus_since is None
+def test_a_runner_has_all_the_labels_of_its_pool_where_they_need_not_be_exact() -> None:
+    world = World(pool(labels=GPU))
+    (name,) = world.planned(1, labels=("linux",))
+    assert world.last(cm.Register).labels == GPU
+    assert world.runner(name).labels == ()
+
+
+def test_a_job_that_asks_for_all_of_them_makes_an_ordinary_runner() -> None:
+    world = World(pool(labels=GPU, exact=True))
+    (name,) = world.planned(1, labels=GPU)
+    assert world.last(cm.Register).labels == GPU
+    assert world.runner(name).labels == ()
+
+
+def test_a_job_that_asks_for_none_makes_an_ordinary_runner() -> None:
+    world = World(pool(labels=GPU, exact=True, unlabelled=True))
+    (name,) = world.planned(1, labels=())
+    assert world.last(cm.Register).labels == GPU
+    assert world.runner(name).labels == ()
+
+
+def test_spares_have_all_the_labels() -> None:
+    world = World(pool(labels=GPU, exact=True, min_idle=1))
+    assert world.last(cm.Register).labels == GPU
+    (made,) = of(world.queued(1, labels=("linux",)), cm.Register)
+    assert made.labels == GPU, "the spare serves it, and the next spare takes its place"
 
 
 # -- in which order ----------------------------------------------------------------------------------
@@ -188,6 +199,37 @@ def test_of_jobs_that_lost_their_runners_the_oldest_is_served_first() -> None:
     assert intents(world)[4:] == [1]
 
 
+def test_of_classes_of_several_pools_that_wait_for_one_slot_the_older_job_is_served_first() -> None:
+    world = World(pool("a", labels=X), pool("b", labels=Y), slots=1)
+    (name,) = world.listening(1, labels=X)
+    world.queued(2, labels=Y)
+    world.queued(3, labels=X)
+    world.in_progress(1, name, labels=X)
+    world.exited(name)
+    assert intents(world) == [1, 2]
+
+
+def test_a_class_whose_oldest_job_may_not_be_tried_yet_goes_by_the_one_that_may() -> None:
+    world = World(pool(scope=ORG), slots=1)
+    world.feed(ev.CordonOrdered("ann", ev.Target.ALL))
+    for number in (1, 3):
+        world.queued(number, repository="acme/app")
+        world.queued(number + 1, repository="acme/lib")
+    for name in (key(1), key(2, "acme/lib")):
+        world.core.state.jobs[name] = replace(world.core.state.jobs[name], not_before=world.now + 1)
+    world.feed(ev.UncordonOrdered("ann", ev.Target.ALL))
+    assert intents(world) == [3]
+
+
+def test_a_job_may_be_tried_from_its_moment_on() -> None:
+    world = World(slots=1)
+    world.feed(ev.CordonOrdered("ann", ev.Target.ALL))
+    world.queued(1, 2)
+    world.core.state.jobs[key(1)] = replace(world.job(1), not_before=world.now)
+    world.feed(ev.UncordonOrdered("ann", ev.Target.ALL))
+    assert intents(world) == [1]
+
+
 def test_fp_48_a_matrix_of_256_on_four_slots() -> None:
     world = World(slots=4)
     world.strict = False  # a recount after each of 1,300 events takes longer than they do
@@ -232,6 +274,13 @@ def test_pools_share_the_slots_of_their_host() -> None:
     world = World(pool("a"), pool("b", labels=GPU, host="there"), hosts=(Host("here", 1), Host("there", 2)))
     assert len(world.planned(1, 2, 3)) == 3
     assert world.core.state.index.held == {"here": 1, "there": 2}
+
+
+def test_a_repository_has_no_more_runners_than_it_may_have() -> None:
+    world = World(slots=4)
+    access = (Access("github", repositories=("acme/app",), forks=("*",), most=2),)
+    world.feed(ev.Reconfigured("ann", replace(world.setup, access=access)))
+    assert len(world.planned(1, 2, 3)) == 2
 
 
 def test_supply_on_its_way_is_supply() -> None:
@@ -296,20 +345,6 @@ def test_fp_15_old_demand_is_confirmed_before_a_slot_is_spent_on_it() -> None:
     step = world.job_answer(question, F.QUEUED)
     assert len(of(step.commands, cm.Register)) == 1
     assert world.core.state.index.reserved == {}
-
-
-def test_whoever_listens_first_is_the_matched_one_though_nobody_came_or_went() -> None:
-    """Two runners, one job left: the later one listens first. The matching says so at once, not after a restart."""
-    world = World()
-    first, second = world.planned(1, 2)
-    world.completed(1, how="cancelled")
-    spare = {name for name in (first, second) if world.runner(name).surplus_since is not None}
-    assert spare == {second}
-    world.registered(second)
-    world.started(second)
-    world.sign(second, Sign.LISTENING)
-    assert world.runner(second).surplus_since is None
-    assert world.runner(first).surplus_since == world.now
 
 
 @pytest.mark.parametrize("status", [F.IN_PROGRESS, F.COMPLETED])
@@ -481,6 +516,34 @@ def test_a_pool_is_ready_as_far_as_it_goes_by_its_own_row(marks: dict[str, Any],
     assert ready(Turn(world.core.state, START), pool()) is can
 
 
+@pytest.mark.parametrize("by", ["", "ann"])
+def test_a_pool_is_ready_where_nobody_cordoned_its_host(by: str) -> None:
+    world = World()
+    world.core.state.hosts["here"] = replace(world.core.state.hosts["here"], cordoned=by)
+    assert ready(Turn(world.core.state, START), pool()) is (by == "")
+
+
+@pytest.mark.parametrize(
+    ("limit", "there", "can"), [(1, 0, True), (1, 1, False), (2, 1, True), (2, 2, False)]
+)
+def test_a_host_has_room_while_fewer_than_the_limit_are_abandoned_there(
+    limit: int, there: int, can: bool
+) -> None:
+    world = World(policy=Policy(abandoned_limit=limit))
+    world.core.state.index.abandoned = {"here": there} if there else {}
+    assert ready(Turn(world.core.state, world.now), pool()) is can
+
+
+@pytest.mark.parametrize(("refused", "can"), [(START - 1, False), (START, True)])
+def test_a_pool_waits_for_the_runner_that_finds_out_whether_it_is_still_refused(
+    refused: int, can: bool
+) -> None:
+    world = World()
+    world.planned(1)
+    world.core.state.pools["small"] = replace(world.core.state.pools["small"], refused=refused)
+    assert ready(Turn(world.core.state, world.now), pool()) is can
+
+
 # -- swaps and replacements --------------------------------------------------------------------------
 
 
@@ -534,129 +597,6 @@ def test_fp_25_two_runners_for_one_job_are_both_in_the_books() -> None:
     assert world.runner(a).state is S.ASSIGNED
 
 
-# -- bound, and the job has no name yet ---------------------------------------------------------------
-
-
-def test_a_soft_sign_stands_for_a_unit_of_demand_for_two_minutes() -> None:
-    world = World(slots=4)
-    (name,) = world.listening(1)
-    world.sign(name, Sign.ACKNOWLEDGED)
-    assert world.runner(name).consumes
-    assert of(world.wait(2 * MINUTE - 1), cm.Register) == []
-    sent = world.wait(1)
-    assert not world.runner(name).consumes
-    (question,) = of(sent, cm.LookUpJob)
-    assert len(of(world.job_answer(question, F.QUEUED).commands, cm.Register)) == 1
-
-
-def test_fp_5_a_hard_sign_stands_for_it_until_the_job_has_a_name() -> None:
-    world = World(slots=4)
-    (name,) = world.listening(1)
-    world.sign(name, Sign.ANNOUNCED)
-    world.sign(name, Sign.WORKER)
-    world.wait(50 * SECOND)
-    assert world.count(cm.Register) == 1
-    world.in_progress(1, name)
-    assert not world.runner(name).consumes
-    assert world.count(cm.Register) == 1
-
-
-def test_a_hard_sign_is_named_by_asking_about_the_job_that_could_be_the_one() -> None:
-    world = World(slots=4)
-    (name,) = world.listening(1)
-    world.sign(name, Sign.ANNOUNCED)
-    world.sign(name, Sign.WORKER)
-    (question,) = of(world.wait(MINUTE), cm.LookUpJob)
-    assert question.job == key(1)
-    world.job_answer(question, F.IN_PROGRESS, runner_name=name)
-    row = world.runner(name)
-    assert (row.job, row.consumes) == (key(1), False)
-    assert world.count(cm.Register) == 1
-
-
-def test_when_the_forge_says_that_all_of_them_wait_the_runner_stands_for_none() -> None:
-    world = World(slots=4)
-    (name,) = world.listening(1)
-    world.sign(name, Sign.ANNOUNCED)
-    world.sign(name, Sign.WORKER)
-    (question,) = of(world.wait(MINUTE), cm.LookUpJob)
-    step = world.job_answer(question, F.QUEUED)
-    assert not world.runner(name).consumes
-    assert len(of(step.commands, cm.Register)) == 1
-
-
-def test_a_long_queue_is_not_asked_about_job_by_job() -> None:
-    """One nameless runner beside hundreds of waiting jobs: a few questions, and the listing does the rest."""
-    world = World(pool(max_concurrent=1), slots=1)
-    world.strict = False
-    (name,) = world.listening(1)
-    world.queued(*range(2, 300))
-    world.sign(name, Sign.WORKER)
-    world.wait(MINUTE)
-    asked = 0
-    while world.job((question := world.last(cm.LookUpJob)).job.id).asked is not None:
-        world.now += SECOND
-        world.job_answer(question, F.QUEUED)
-        asked += 1
-    assert asked == 16
-    assert world.runner(name).consumes
-    sent = world.wait(5 * MINUTE)
-    assert not world.runner(name).consumes
-    assert of(sent, cm.LookUpJob) == []
-
-
-def test_a_hard_sign_stands_for_it_also_after_the_runner_is_gone() -> None:
-    world = World(slots=4)
-    (name,) = world.listening(1)
-    world.sign(name, Sign.ANNOUNCED)
-    world.sign(name, Sign.WORKER)
-    step = world.exited(name)
-    assert of(step.commands, cm.Register) == []
-    assert world.runner(name).consumes
-    world.destroyed(world.last(cm.Destroy))
-    world.completed(1, name)
-    assert not world.runner(name).consumes
-    world.registrations.clear()
-    world.wait(HOUR + MINUTE)
-    assert not world.knows(name)
-
-
-def test_one_that_is_gone_is_asked_about_although_the_forge_was_away_when_it_was_due() -> None:
-    """Demand would else be eaten for ever by a runner that nobody looks at again."""
-    world = World(slots=4)
-    (name,) = world.listening(1)
-    world.sign(name, Sign.ANNOUNCED)
-    world.sign(name, Sign.WORKER)
-    world.exited(name)
-    world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
-    world.wait(90 * SECOND)
-    assert world.runner(name).consumes
-    world.feed(ev.ScopeAnswered(APP))
-    world.wait(MINUTE)
-    world.job_answer(world.last(cm.LookUpJob), F.QUEUED)
-    assert not world.runner(name).consumes
-    assert world.count(cm.Register) == 2
-
-
-def test_fp_35_a_start_on_a_foreign_runner_removes_the_demand() -> None:
-    world = World()
-    (name,) = world.listening(1)
-    world.in_progress(1, "other-node-7")
-    assert world.runner(name).surplus_since == world.now
-    assert of(world.queued(2), cm.Register) == []
-
-
-def test_a_job_that_is_not_known_is_no_demand() -> None:
-    world = World(slots=1)
-    (name,) = world.listening(1)
-    t = Turn(world.core.state, world.now)
-    assert not is_discharged(t, key(1))
-    assert is_discharged(t, key(99))
-    assert is_discharged(t, None)
-    world.in_progress(1, name)
-    assert is_discharged(t, key(1))
-
-
 def test_a_runner_left_in_planned_is_undone_after_30_s() -> None:
     """Nothing rests in `planned` but rows that a crash left: its limit holds even without a start's word."""
     world = World()
@@ -677,15 +617,7 @@ def test_a_look_at_a_runner_that_is_no_more_changes_nothing() -> None:
     assert (step.commands, step.changed) == ((), ())
 
 
-def test_a_class_is_found_by_its_name_as_long_as_a_job_of_it_waits() -> None:
-    world = World()
-    world.queued(1)
-    name = group_name(world.job(1))
-    group = world.core.state.group(name)
-    assert group is not None
-    assert (group.labels, group.pools, len(group.queued)) == (LABELS, ("small",), 1)
-    world.completed(1)
-    assert world.core.state.group(name) is None
+# -- spares ------------------------------------------------------------------------------------------
 
 
 def test_a_spare_leaves_the_slot_to_the_demand_of_another_pool_that_can_use_it() -> None:
@@ -749,31 +681,23 @@ def test_a_spare_is_made_beside_jobs_whose_pool_is_configured_no_more() -> None:
     assert [command.labels for command in of(step.commands, cm.Register)] == [LABELS]
 
 
-def test_whoever_may_be_displaced_is_looked_at_when_the_demand_comes_and_not_a_minute_later() -> None:
-    world = World(pool(), pool("arm", labels=("arm",)), slots=1)
-    (idle,) = world.listening(1)
-    world.wait(5 * MINUTE + SECOND)
-    sent = world.queued(2, labels=("arm",))
-    assert [command.runner for command in of(sent, cm.ProbeRunner)] == [idle]
+def test_a_spare_waits_for_demand_of_another_pool_beside_demand_that_has_its_runner() -> None:
+    world = World(pool("a", labels=X), pool("b", labels=Y), pool(min_idle=1), slots=2)
+    spare = world.last(cm.Register).runner
+    world.feed(ev.CordonOrdered("ann", ev.Target.POOL, "small"))
+    world.registered(spare)
+    world.started(spare)
+    world.exited(spare)
+    world.planned(1, labels=X)
+    (name,) = world.planned(2, labels=Y)
+    world.feed(ev.RegistrationFailed(name, Fault(Remedy.BROKEN, "the disk is full")))
+    step = world.feed(ev.UncordonOrdered("ann", ev.Target.POOL, "small"))
+    assert of(step.commands, cm.Register) == []
 
 
-def test_room_on_one_host_hides_no_demand_that_waits_for_a_slot_of_another() -> None:
-    hosts = (Host("here", 4), Host("there", 1))
-    arm, big = pool("arm", labels=("arm",), host="there"), pool("big", labels=GPU, host="there")
-    world = World(pool("a"), big, arm, hosts=hosts)
-    (idle,) = world.listening(1, labels=("arm",))
-    world.wait(5 * MINUTE + SECOND)
-    assert len(world.planned(2)) == 1
-    sent = world.queued(3, labels=GPU)
-    assert [command.runner for command in of(sent, cm.ProbeRunner)] == [idle]
-
-
-def test_a_class_without_a_job_leaves_nothing_behind_in_the_store() -> None:
-    world = World()
-    world.queued(1)
-    assert len(world.stored["class"]) == 1
-    world.completed(1)
-    assert (world.core.state.classes, world.stored["class"]) == ({}, {})
+def test_the_spares_of_one_pool_are_made_before_those_of_the_next() -> None:
+    world = World(pool("b", min_idle=2), pool("a", labels=X, min_idle=2), slots=2)
+    assert [world.runner(command.runner).pool for command in of(world.sent, cm.Register)] == ["a", "a"]
 
 
 def test_a_runner_made_later_is_told_of_where_its_job_is_told_of() -> None:
@@ -785,27 +709,3 @@ def test_a_runner_made_later_is_told_of_where_its_job_is_told_of() -> None:
     step = world.exited(name)
     assert str(key(2)) in step.subjects
     assert world.counter("dispatches_total|pool=small") == 2
-
-
-def test_the_runner_that_listens_serves_the_job_that_is_left_and_the_one_that_starts_is_spare() -> None:
-    world = World(slots=2)
-    first, second = world.planned(1, 2)
-    world.registered(second)
-    world.started(second)
-    world.sign(second, Sign.LISTENING)
-    world.completed(1, how="cancelled")
-    assert world.runner(second).surplus_since is None
-    assert world.runner(first).surplus_since == world.now
-
-
-def test_a_pool_whose_labels_changed_knows_the_jobs_no_more_that_it_served_before() -> None:
-    world = World(pool(), pool("big", labels=GPU), slots=2)
-    world.planned(1)
-    setup = Setup((pool(labels=("arm",)), pool("big", labels=GPU)), world.setup.hosts, world.setup.policy)
-    world.feed(ev.Reconfigured("ann", setup))
-    world.completed(1, how="cancelled")
-    assert world.core.state.index.groups == {}
-    world.queued(2, labels=("arm",))
-    index = world.core.state.index
-    assert {pool: len(names) for pool, names in index.takers.items() if names} == {"small": 1}
-    assert {pool: len(names) for pool, names in index.turns.items() if names} == {"small": 1}

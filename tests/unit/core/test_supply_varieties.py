@@ -14,7 +14,7 @@ from ephemerd.domain.pool import Host, Pool, Setup
 from ephemerd.domain.runner import RunnerState
 from ephemerd.domain.verdict import Sign
 from tests.unit.core.field import Field
-from tests.unit.core.world import GPU, HOUR, LABELS, MINUTE, ORG, SECOND, World, key, of, pool
+from tests.unit.core.world import GPU, HOUR, LABELS, MINUTE, SECOND, World, key, of, pool
 
 S = RunnerState
 
@@ -134,41 +134,7 @@ def test_one_that_is_gone_keeps_its_labels_only_while_it_stands_for_a_job() -> N
     assert next(iter(world.core.state.index.groups.values())).unmatched == 0
 
 
-def test_what_is_matched_with_old_labels_survives_a_restart() -> None:
-    world = World()
-    world.listening(1)
-    again(world, pool(labels=("arm",)))
-    world.queued(2, labels=("arm",))
-    reborn = world.reborn().state.index
-    kept = world.core.state.index
-    assert (reborn.odd, reborn.takers, reborn.turns) == (kept.odd, kept.takers, kept.turns)
-    assert [group.unmatched for group in reborn.groups.values()] == [
-        group.unmatched for group in kept.groups.values()
-    ]
-
-
 # `exact`: a runner with the labels of the job that it is made for.
-
-
-def test_a_runner_is_registered_with_exactly_the_labels_of_its_job() -> None:
-    world = World(exact())
-    (name,) = world.planned(1, labels=("linux",))
-    assert world.last(cm.Register).labels == ("linux",)
-    assert world.runner(name).labels == ("linux",)
-
-
-def test_a_job_that_asks_for_all_of_them_makes_an_ordinary_runner() -> None:
-    world = World(exact())
-    (name,) = world.planned(1, labels=GPU)
-    assert world.last(cm.Register).labels == GPU
-    assert world.runner(name).labels == ()
-
-
-def test_a_job_that_asks_for_none_makes_an_ordinary_runner() -> None:
-    world = World(exact(unlabelled=True))
-    (name,) = world.planned(1, labels=())
-    assert world.last(cm.Register).labels == GPU
-    assert world.runner(name).labels == ()
 
 
 def test_a_listener_with_fewer_labels_serves_no_job_that_asks_for_more() -> None:
@@ -179,14 +145,6 @@ def test_a_listener_with_fewer_labels_serves_no_job_that_asks_for_more() -> None
     assert fitting != plain
     assert world.last(cm.Register).labels == ("gpu", "linux")
     assert of(world.queued(3, labels=("linux",)), cm.Register) == [], "the plain one is there for it"
-
-
-def test_a_class_that_comes_later_finds_the_varieties_that_are_there() -> None:
-    world = World(exact(scope=ORG))
-    world.listening(1, labels=("gpu", "linux"))
-    world.completed(1, how="cancelled")
-    assert of(world.queued(2, labels=("gpu",), repository="acme/lib"), cm.Register) == []
-    assert len(of(world.queued(3, labels=LABELS, repository="acme/lib"), cm.Register)) == 1
 
 
 def test_of_two_that_serve_a_job_the_one_with_fewer_labels_is_counted_on() -> None:
@@ -258,13 +216,6 @@ def test_a_full_pool_whose_runners_serve_all_displaces_nobody() -> None:
     Field(world).run(3 * MINUTE)
     assert "displaced" not in {decision.rule for decision in world.decisions}
     assert world.runner(plain).state is S.LISTENING
-
-
-def test_spares_have_all_the_labels() -> None:
-    world = World(exact(min_idle=1))
-    assert world.last(cm.Register).labels == GPU
-    (made,) = of(world.queued(1, labels=("linux",)), cm.Register)
-    assert made.labels == GPU, "the spare serves it, and the next spare takes its place"
 
 
 def test_an_exact_listener_that_is_left_over_is_no_spare() -> None:

@@ -1,4 +1,4 @@
-"""Matching kept true over pools that share jobs, whose turn it is among pools, and who is looked at for room."""
+"""Matching kept true: pools that share jobs, runners whose job has no name yet, who is looked at for room."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
 from ephemerd.core.index import Group, Index
 from ephemerd.core.matching import takers_of
-from ephemerd.core.plan import _count_component, is_crowded, is_discharged, ready, settle
+from ephemerd.core.supply import _count_component, is_crowded, settle
 from ephemerd.core.turn import Turn
 from ephemerd.core.validate import validate
 from ephemerd.domain.access import Access
-from ephemerd.domain.errors import Fault, Remedy
 from ephemerd.domain.ids import RunnerId
-from ephemerd.domain.pool import Policy
+from ephemerd.domain.job import ForgeStatus
+from ephemerd.domain.pool import Host
 from ephemerd.domain.runner import RunnerState
 from ephemerd.domain.verdict import Sign
-from tests.unit.core.world import GPU, MINUTE, ORG, SECOND, START, World, key, of, pool
+from tests.unit.core.world import APP, GPU, HOUR, MINUTE, NO_ANSWER, SECOND, World, key, of, pool
+
+F = ForgeStatus
 
 X, Y, BOTH = ("x",), ("y",), ("x", "y")
 
@@ -32,12 +34,6 @@ def left_over(world: World) -> set[RunnerId]:
 def chain() -> World:
     """Two classes share the middle one of three pools: a serves x, b both, c y."""
     return World(pool("a", labels=X), pool("b", labels=BOTH), pool("c", labels=Y))
-
-
-def made_for(world: World) -> list[int]:
-    """Return the jobs for which runners were made, in order."""
-    intents = [world.runner(command.runner).intent for command in of(world.sent, cm.Register)]
-    return [intent.id for intent in intents if intent is not None]
 
 
 # -- what hangs together is matched as one -----------------------------------------------------------
@@ -127,12 +123,13 @@ def test_a_spare_is_still_counted_after_a_start() -> None:
     assert world.count(cm.Register) == 1
 
 
-def test_a_runner_whose_pool_serves_its_job_no_more_is_left_over_at_once() -> None:
-    world = World(pool(unlabelled=True))
-    (name,) = world.listening(1, labels=())
-    assert left_over(world) == set()
-    world.feed(ev.Reconfigured("ann", replace(world.setup, pools=(pool(),))))
-    assert left_over(world) == {name}
+def test_a_held_class_is_let_go_when_its_listener_is_supply_no_more() -> None:
+    world = World(slots=4)
+    (name,) = world.listening(1)
+    world.wait(31 * SECOND)
+    assert len(world.core.state.index.held_back) == 1
+    world.exited(name)
+    assert len(world.core.state.index.held_back) == 0
 
 
 def test_of_two_that_start_the_one_that_began_first_is_counted_on() -> None:
@@ -143,6 +140,47 @@ def test_of_two_that_start_the_one_that_began_first_is_counted_on() -> None:
     world.registered(first)
     world.completed(1, how="cancelled")
     assert left_over(world) == {first}
+
+
+def test_least_flexible_demand_is_matched_first_so_that_nothing_is_made_too_many() -> None:
+    """A wide runner listens; the job that only it can take gets it, and the other job a small one."""
+    world = World(pool("big", labels=GPU), pool("small"), slots=2)
+    (wide,) = world.listening(1, labels=GPU)
+    world.completed(1, how="cancelled")
+    (narrow,) = world.planned(2, 3, labels=GPU)
+    assert world.runner(narrow).pool == "big"
+    world = World(pool("big", labels=GPU), pool("small"), slots=3)
+    (wide,) = world.listening(1, labels=GPU)
+    world.completed(1, how="cancelled")
+    assert world.planned(2) == []  # the wide one serves it
+    (narrow,) = world.planned(3, labels=GPU)
+    assert world.runner(narrow).pool in ("small", "big")
+    assert world.runner(wide).surplus_since is None
+
+
+def test_the_runner_that_listens_serves_the_job_that_is_left_and_the_one_that_starts_is_spare() -> None:
+    world = World(slots=2)
+    first, second = world.planned(1, 2)
+    world.registered(second)
+    world.started(second)
+    world.sign(second, Sign.LISTENING)
+    world.completed(1, how="cancelled")
+    assert world.runner(second).surplus_since is None
+    assert world.runner(first).surplus_since == world.now
+
+
+def test_whoever_listens_first_is_the_matched_one_though_nobody_came_or_went() -> None:
+    """Two runners, one job left: the later one listens first. The matching says so at once, not after a restart."""
+    world = World()
+    first, second = world.planned(1, 2)
+    world.completed(1, how="cancelled")
+    spare = {name for name in (first, second) if world.runner(name).surplus_since is not None}
+    assert spare == {second}
+    world.registered(second)
+    world.started(second)
+    world.sign(second, Sign.LISTENING)
+    assert world.runner(second).surplus_since is None
+    assert world.runner(first).surplus_since == world.now
 
 
 def test_of_two_jobs_one_has_a_runner_that_works_and_only_the_other_one_that_listens() -> None:
@@ -164,59 +202,116 @@ def test_a_runner_of_other_labels_that_works_stands_for_its_job_until_that_has_a
     assert world.count(cm.Register) == 1
 
 
-# -- whose turn it is --------------------------------------------------------------------------------
+# -- bound, and the job has no name yet ---------------------------------------------------------------
 
 
-def test_of_classes_of_several_pools_that_wait_for_one_slot_the_older_job_is_served_first() -> None:
-    world = World(pool("a", labels=X), pool("b", labels=Y), slots=1)
-    (name,) = world.listening(1, labels=X)
-    world.queued(2, labels=Y)
-    world.queued(3, labels=X)
-    world.in_progress(1, name, labels=X)
+def test_a_soft_sign_stands_for_a_unit_of_demand_for_two_minutes() -> None:
+    world = World(slots=4)
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ACKNOWLEDGED)
+    assert world.runner(name).consumes
+    assert of(world.wait(2 * MINUTE - 1), cm.Register) == []
+    sent = world.wait(1)
+    assert not world.runner(name).consumes
+    (question,) = of(sent, cm.LookUpJob)
+    assert len(of(world.job_answer(question, F.QUEUED).commands, cm.Register)) == 1
+
+
+def test_fp_5_a_hard_sign_stands_for_it_until_the_job_has_a_name() -> None:
+    world = World(slots=4)
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED)
+    world.sign(name, Sign.WORKER)
+    world.wait(50 * SECOND)
+    assert world.count(cm.Register) == 1
+    world.in_progress(1, name)
+    assert not world.runner(name).consumes
+    assert world.count(cm.Register) == 1
+
+
+def test_a_hard_sign_is_named_by_asking_about_the_job_that_could_be_the_one() -> None:
+    world = World(slots=4)
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED)
+    world.sign(name, Sign.WORKER)
+    (question,) = of(world.wait(MINUTE), cm.LookUpJob)
+    assert question.job == key(1)
+    world.job_answer(question, F.IN_PROGRESS, runner_name=name)
+    row = world.runner(name)
+    assert (row.job, row.consumes) == (key(1), False)
+    assert world.count(cm.Register) == 1
+
+
+def test_when_the_forge_says_that_all_of_them_wait_the_runner_stands_for_none() -> None:
+    world = World(slots=4)
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED)
+    world.sign(name, Sign.WORKER)
+    (question,) = of(world.wait(MINUTE), cm.LookUpJob)
+    step = world.job_answer(question, F.QUEUED)
+    assert not world.runner(name).consumes
+    assert len(of(step.commands, cm.Register)) == 1
+
+
+def test_a_long_queue_is_not_asked_about_job_by_job() -> None:
+    """One nameless runner beside hundreds of waiting jobs: a few questions, and the listing does the rest."""
+    world = World(pool(max_concurrent=1), slots=1)
+    world.strict = False
+    (name,) = world.listening(1)
+    world.queued(*range(2, 300))
+    world.sign(name, Sign.WORKER)
+    world.wait(MINUTE)
+    asked = 0
+    while world.job((question := world.last(cm.LookUpJob)).job.id).asked is not None:
+        world.now += SECOND
+        world.job_answer(question, F.QUEUED)
+        asked += 1
+    assert asked == 16
+    assert world.runner(name).consumes
+    sent = world.wait(5 * MINUTE)
+    assert not world.runner(name).consumes
+    assert of(sent, cm.LookUpJob) == []
+
+
+def test_a_hard_sign_stands_for_it_also_after_the_runner_is_gone() -> None:
+    world = World(slots=4)
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED)
+    world.sign(name, Sign.WORKER)
+    step = world.exited(name)
+    assert of(step.commands, cm.Register) == []
+    assert world.runner(name).consumes
+    world.destroyed(world.last(cm.Destroy))
+    world.completed(1, name)
+    assert not world.runner(name).consumes
+    world.registrations.clear()
+    world.wait(HOUR + MINUTE)
+    assert not world.knows(name)
+
+
+def test_one_that_is_gone_is_asked_about_although_the_forge_was_away_when_it_was_due() -> None:
+    """Demand would else be eaten for ever by a runner that nobody looks at again."""
+    world = World(slots=4)
+    (name,) = world.listening(1)
+    world.sign(name, Sign.ANNOUNCED)
+    world.sign(name, Sign.WORKER)
     world.exited(name)
-    assert made_for(world) == [1, 2]
+    world.feed(ev.JobsListed(APP, 0, NO_ANSWER))
+    world.wait(90 * SECOND)
+    assert world.runner(name).consumes
+    world.feed(ev.ScopeAnswered(APP))
+    world.wait(MINUTE)
+    world.job_answer(world.last(cm.LookUpJob), F.QUEUED)
+    assert not world.runner(name).consumes
+    assert world.count(cm.Register) == 2
 
 
-def test_a_class_whose_oldest_job_may_not_be_tried_yet_goes_by_the_one_that_may() -> None:
-    world = World(pool(scope=ORG), slots=1)
-    world.feed(ev.CordonOrdered("ann", ev.Target.ALL))
-    for number in (1, 3):
-        world.queued(number, repository="acme/app")
-        world.queued(number + 1, repository="acme/lib")
-    for name in (key(1), key(2, "acme/lib")):
-        world.core.state.jobs[name] = replace(world.core.state.jobs[name], not_before=world.now + 1)
-    world.feed(ev.UncordonOrdered("ann", ev.Target.ALL))
-    assert made_for(world) == [3]
-
-
-def test_a_job_may_be_tried_from_its_moment_on() -> None:
-    world = World(slots=1)
-    world.feed(ev.CordonOrdered("ann", ev.Target.ALL))
-    world.queued(1, 2)
-    world.core.state.jobs[key(1)] = replace(world.job(1), not_before=world.now)
-    world.feed(ev.UncordonOrdered("ann", ev.Target.ALL))
-    assert made_for(world) == [1]
-
-
-@pytest.mark.parametrize(
-    ("limit", "there", "can"), [(1, 0, True), (1, 1, False), (2, 1, True), (2, 2, False)]
-)
-def test_a_host_has_room_while_fewer_than_the_limit_are_abandoned_there(
-    limit: int, there: int, can: bool
-) -> None:
-    world = World(policy=Policy(abandoned_limit=limit))
-    world.core.state.index.abandoned = {"here": there} if there else {}
-    assert ready(Turn(world.core.state, world.now), pool()) is can
-
-
-@pytest.mark.parametrize(("refused", "can"), [(START - 1, False), (START, True)])
-def test_a_pool_waits_for_the_runner_that_finds_out_whether_it_is_still_refused(
-    refused: int, can: bool
-) -> None:
+def test_fp_35_a_start_on_a_foreign_runner_removes_the_demand() -> None:
     world = World()
-    world.planned(1)
-    world.core.state.pools["small"] = replace(world.core.state.pools["small"], refused=refused)
-    assert ready(Turn(world.core.state, world.now), pool()) is can
+    (name,) = world.listening(1)
+    world.in_progress(1, "other-node-7")
+    assert world.runner(name).surplus_since == world.now
+    assert of(world.queued(2), cm.Register) == []
 
 
 # -- who gives room ----------------------------------------------------------------------------------
@@ -231,23 +326,35 @@ def test_one_that_serves_the_first_that_waits_is_looked_at_for_the_second() -> N
     assert [command.runner for command in of(sent, cm.ProbeRunner)] == [idle]
 
 
-def test_a_spare_waits_for_demand_of_another_pool_beside_demand_that_has_its_runner() -> None:
-    world = World(pool("a", labels=X), pool("b", labels=Y), pool(min_idle=1), slots=2)
-    spare = world.last(cm.Register).runner
-    world.feed(ev.CordonOrdered("ann", ev.Target.POOL, "small"))
-    world.registered(spare)
-    world.started(spare)
-    world.exited(spare)
-    world.planned(1, labels=X)
-    (name,) = world.planned(2, labels=Y)
-    world.feed(ev.RegistrationFailed(name, Fault(Remedy.BROKEN, "the disk is full")))
-    step = world.feed(ev.UncordonOrdered("ann", ev.Target.POOL, "small"))
-    assert of(step.commands, cm.Register) == []
+def test_whoever_may_be_displaced_is_looked_at_when_the_demand_comes_and_not_a_minute_later() -> None:
+    world = World(pool(), pool("arm", labels=("arm",)), slots=1)
+    (idle,) = world.listening(1)
+    world.wait(5 * MINUTE + SECOND)
+    sent = world.queued(2, labels=("arm",))
+    assert [command.runner for command in of(sent, cm.ProbeRunner)] == [idle]
 
 
-def test_the_spares_of_one_pool_are_made_before_those_of_the_next() -> None:
-    world = World(pool("b", min_idle=2), pool("a", labels=X, min_idle=2), slots=2)
-    assert [world.runner(command.runner).pool for command in of(world.sent, cm.Register)] == ["a", "a"]
+def test_they_are_looked_at_also_where_the_pool_that_is_wanted_has_had_runners_before() -> None:
+    world = World(pool("a", labels=X), pool("c", labels=Y), slots=1)
+    (gone,) = world.listening(1, labels=Y)
+    world.in_progress(1, gone, labels=Y)
+    world.exited(gone)
+    (idle,) = world.listening(2, labels=X)
+    assert {name: len(members) for name, members in world.core.state.index.supply.items()} == {"a": 1, "c": 0}
+    world.wait(5 * MINUTE + SECOND)
+    sent = world.queued(3, labels=Y)
+    assert [command.runner for command in of(sent, cm.ProbeRunner)] == [idle]
+
+
+def test_room_on_one_host_hides_no_demand_that_waits_for_a_slot_of_another() -> None:
+    hosts = (Host("here", 4), Host("there", 1))
+    arm, big = pool("arm", labels=("arm",), host="there"), pool("big", labels=GPU, host="there")
+    world = World(pool("a"), big, arm, hosts=hosts)
+    (idle,) = world.listening(1, labels=("arm",))
+    world.wait(5 * MINUTE + SECOND)
+    assert len(world.planned(2)) == 1
+    sent = world.queued(3, labels=GPU)
+    assert [command.runner for command in of(sent, cm.ProbeRunner)] == [idle]
 
 
 def test_one_may_be_displaced_from_the_millisecond_on_in_which_it_waited_for_long_enough() -> None:
@@ -268,15 +375,6 @@ def test_a_pool_is_crowded_when_it_is_full_and_one_of_its_runners_serves_less_th
     world = World(pool(labels=GPU, exact=True, max_concurrent=most))
     assert len([*world.planned(1, labels=GPU), *world.planned(2, labels=labels)]) == 2
     assert is_crowded(world.core.state, "small") is crowded
-
-
-def test_a_job_that_the_policy_refuses_is_no_demand() -> None:
-    world = World()
-    world.queued(1)
-    t = Turn(world.core.state, world.now)
-    assert not is_discharged(t, key(1))
-    t.change_job(world.job(1), refused="repository")
-    assert is_discharged(t, key(1))
 
 
 def test_one_of_a_repository_that_is_full_gives_its_place_to_another_job_of_it_at_once() -> None:
