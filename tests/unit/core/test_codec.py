@@ -257,6 +257,16 @@ def test_a_row_that_is_no_json_is_refused(kind, text):
         codec.row_reader(kind)(text)
 
 
+def test_a_row_that_could_hold_what_the_gate_alone_makes_is_not_read(monkeypatch):
+    class Kept(Value, frozen=True):
+        leave: Permit | None = None
+
+    monkeypatch.setitem(codec.ROW_CLASSES, "job", Kept)
+    monkeypatch.setitem(codec._READ_ROW, "job", msgspec.json.Decoder(int).decode)
+    with pytest.raises(TypeError, match="Permit is made by the gate alone"):
+        codec.row_reader("job")
+
+
 def test_rows_of_no_kind_are_not_read():
     with pytest.raises(ValueError, match="no row is of kind 'jobs'"):
         codec.row_reader("jobs")
