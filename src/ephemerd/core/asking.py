@@ -10,7 +10,7 @@ from ephemerd.domain.job import Job
 WAITING_AGAIN = 30_000
 """DOMAIN.md section 2: a question about a waiting job that failed is asked again after so many ms."""
 
-REPEATED = frozenset({"waiting", "gone", "origin"})
+REPEATED = frozenset({"waiting", "gone", "name", "origin"})
 """Questions that are asked again where they could not be asked or were not answered."""
 
 

@@ -166,7 +166,8 @@ def _who_is_it(t: Turn, row: Runner) -> None:
     """Ask about the oldest waiting job that could be the one; release the runner when none is left.
 
     A job that the forge called waiting `confirm_after` or more after the sign is not the one. Only the
-    oldest of a class are asked about one by one; of the others the next listing tells all at once.
+    oldest of a class are asked about one by one; of the others the next listing tells all at once. Where
+    the forge could not say, the question comes again in its time, and its answer serves here, too.
     """
     certain = signs.telling_from(t, row)
     listed = t.state.scope(row.scope).jobs_listed
@@ -179,7 +180,8 @@ def _who_is_it(t: Turn, row: Runner) -> None:
             job = t.state.jobs[key]
             if job.status is not J.QUEUED or job.confirmed >= certain:
                 continue
-            if job.asked is None and scopes.is_open(t, row.scope):
+            due = job.ask_again is None or t.now >= job.ask_again
+            if job.asked is None and due and scopes.is_open(t, row.scope):
                 ask(t, job, "name")
             return
     t.change_runner(row, consumes=False)
