@@ -122,7 +122,7 @@ class Daemon:
     ) -> None:
         self.ports = ports
         self.setup = setup
-        self.inbox = inbox or Inbox()
+        self.inbox = Inbox() if inbox is None else inbox
         self.pulse = Pulse()
         self.held = lambda: ()
         self.on_turn = lambda: None

@@ -67,7 +67,7 @@ class Item:
 
 
 class Inbox:
-    """Many producers, one consumer. All methods belong to the event loop's thread."""
+    """Many producers, one consumer. All methods belong to the thread of one event loop, that of the first call."""
 
     def __init__(self, most: int = MOST_ITEMS, most_bytes: int = MOST_BYTES) -> None:
         self._items: deque[Item] = deque()

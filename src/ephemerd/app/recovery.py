@@ -56,7 +56,8 @@ def _read(kind: str, texts: dict[str, str]) -> dict[str, Any]:
             rows[key] = read(text)
     except (ValueError, KeyError, TypeError) as error:
         todo = "stop the daemon, run `ephemerd store check --set-aside`, or restore a backup"
-        raise Broken(f"the store's row {kind} {key} cannot be read ({error}): {todo}") from error
+        where = f"row {kind} {key}" if key else f"rows of kind {kind}"
+        raise Broken(f"the store's {where} cannot be read ({error}): {todo}") from error
     return rows
 
 

@@ -162,6 +162,8 @@ class Writer:
             _, task = self._under_way
             task.cancel()
             await asyncio.wait({task})
+            if not task.cancelled():
+                task.exception()  # looked at: nobody is told of it any more
             self._under_way = None
 
     async def _begin(self, group: Group) -> None:

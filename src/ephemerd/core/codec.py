@@ -189,7 +189,7 @@ def row_reader(kind: str) -> Callable[[str], Any]:
     def read_row(text: str) -> Any:
         try:
             return read(text)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return _read_slowly(kind, text)
 
     return read_row
@@ -210,6 +210,8 @@ def plain_from(text: str) -> Any:
         return _read_plain(text)
     except msgspec.DecodeError:  # a lone surrogate is none to the fast decoder
         return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
 
 
 def encode_decision(decision: Decision) -> Plain:

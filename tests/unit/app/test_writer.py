@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from ephemerd.core.machine import Core
 from ephemerd.core.step import Step
 from ephemerd.domain.job import ForgeStatus, JobStatus, Told
 from ephemerd.ports.errors import Broken, NotStored
-from ephemerd.ports.store import DeliveryId
+from ephemerd.ports.store import Batch, DeliveryId
 from ephemerd.testing.memory.store import MemoryDisk, MemoryStore
 from tests.unit.app.fakes import SCOPE, STORE, FakeClock, FakeStore, key, report, setup
 
@@ -343,7 +344,8 @@ async def test_a_life_goes_on_from_what_the_store_holds(bench):
 async def test_a_row_that_cannot_be_read_is_named_with_what_to_do(kind, body, why):
     store = MemoryStore(MemoryDisk(rows={kind: {"j1": body}}))
     with pytest.raises(
-        Broken, match=rf"row {kind} \S* ?cannot be read \({why}.*`ephemerd store check --set-aside`"
+        Broken,
+        match=rf"(row {kind} j1|rows of kind {kind}) cannot be read \({why}.*`ephemerd store check --set-aside`",
     ):
         await recover(store, FakeClock())
     assert await store.segment() is None
@@ -524,3 +526,23 @@ async def test_a_writer_that_is_closed_leaves_the_commit_under_way_to_the_store(
     assert not first.done()
     assert bench.writer.idle
     await bench.writer.close()
+
+
+async def test_what_a_commit_ends_with_while_the_writer_is_closed_is_no_error_that_nobody_looks_at(bench):
+    said: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: said.append(context))
+
+    async def commit(batch: Batch, clock: object) -> int:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise NotStored("given up") from None
+        return 0
+
+    bench.store.commit = commit
+    bench.inbox.tell(queued(1))
+    await bench.write(through=False)
+    await bench.writer.close()
+    gc.collect()
+    await asyncio.sleep(0)
+    assert said == []

@@ -71,6 +71,10 @@ DAMAGE: dict[str, tuple[Any, str]] = {
     "page": (damaged_page, "pages: "),
     "no json": ("UPDATE record SET data = '{\"key'", "row job github/acme/app/7: cannot be read: no JSON"),
     "no row": ("""UPDATE record SET data = '{"key": 1}'""", "row job github/acme/app/7: cannot be read"),
+    "nested": (
+        f"UPDATE record SET data = '{'[' * 3_000}{']' * 3_000}'",
+        "job github/acme/app/7: cannot be read",
+    ),
     "kind": ("""UPDATE record SET kind = 'jobb'""", "no row is of kind 'jobb'"),
     "name": ("UPDATE record SET id = 'github/acme/app/8'", "the row is of github/acme/app/7"),
     "number": ("UPDATE store SET next_seq = 1", "there is one with the number 1"),
@@ -239,8 +243,10 @@ def test_everything_is_exported_but_bodies(cli, path, tmp_path):
 
 def test_a_row_that_is_no_json_is_named_by_an_export(cli, path):
     change(path, "UPDATE record SET data = '{\"key'")
-    done = cli("store", "export", "--store", str(path))
-    assert (done.code, "(row job github/acme/app/7: " in done.err) == (5, True)
+    out = path.parent / "export"
+    for done in (cli("store", "export", "--store", str(path), *to) for to in ([], ["--out", str(out)])):
+        assert (done.code, done.out, "(row job github/acme/app/7: " in done.err) == (5, "", True)
+    assert not out.exists(), "no half of an export"
 
 
 def test_the_store_is_found_by_the_configuration(cli, path, tmp_path, monkeypatch):

@@ -251,7 +251,9 @@ def test_json_that_is_no_row_is_refused_as_its_plain_data_is(kind, plain):
 
 
 @pytest.mark.parametrize("kind", ["job", "counter"])
-@pytest.mark.parametrize("text", ["", "{", '{"key": 1', "{}}", "'"])
+@pytest.mark.parametrize(
+    "text", ["", "{", '{"key": 1', "{}}", "'", '{"value": ' + "[" * 3_000 + "]" * 3_000 + "}"]
+)
 def test_a_row_that_is_no_json_is_refused(kind, text):
     with pytest.raises(ValueError, match=r"^no JSON: "):
         codec.row_reader(kind)(text)

@@ -7,7 +7,10 @@ import gc
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 
+import psutil
 import pytest
 
 from ephemerd.serving import GARBAGE_AFTER
@@ -55,6 +58,29 @@ def test_a_part_of_the_daemon_is_measured_in_a_process_of_its_own_which_looks_fo
     assert core[1] > 0 < soak[1]
     assert len({core[2], soak[2], hooks[2]}) == 3
     assert hooks[2] == os.getpid(), "what drives other programs drives them from here"
+
+
+def _says_who_it_is_and_stays() -> list[Figure]:
+    print(os.getpid(), flush=True)
+    signal.pause()
+    return []
+
+
+def test_a_process_does_not_outlive_who_waits_for_it():
+    """Nobody can end it any more where that one was killed."""
+    script = f"""
+from ephemerd.testing.bench import run
+from {__name__} import _says_who_it_is_and_stays as stays
+if __name__ == "__main__":
+    run._apart("core", stays)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    with parent, parent.stdout:
+        child = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+    _, alive = psutil.wait_procs([child], timeout=10)
+    assert not alive
 
 
 def _dies() -> list[Figure]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
+from threading import Thread
 
 import psutil
 
@@ -79,5 +81,13 @@ def _apart(name: str, benchmark: Benchmark) -> list[Figure]:
 
 def _measure_there(name: str, benchmark: Benchmark, figures: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started this process ends it
+    Thread(target=_end_with_parent, daemon=True).start()
     look_for_garbage_seldom()
     figures.send(_measured(name, benchmark))
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

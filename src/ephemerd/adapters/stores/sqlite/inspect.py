@@ -139,10 +139,13 @@ def lines(path: Path) -> Iterator[Plain]:
         version = migrate.check(connection, path, migrate.migrations())
         loaded = reading.load(connection)
         clock = loaded.clock[0] if loaded.clock is not None else None
+        rows = [  # read before the first line is written: where one cannot be, there is no half of an export
+            {"kind": "row", "of": kind, "id": key, "row": reading.parsed(row, "row", kind, key)}
+            for kind, of_kind in loaded.rows.items()
+            for key, row in of_kind.items()
+        ]
         yield {"kind": "store", "store": loaded.store, "version": version, "clock": clock}
-        for kind, rows in loaded.rows.items():
-            for key, row in rows.items():
-                yield {"kind": "row", "of": kind, "id": key, "row": reading.parsed(row, "row", kind, key)}
+        yield from rows
         for name, query in _LISTS:
             cursor = connection.execute(query)
             columns = [column[0] for column in cursor.description]
