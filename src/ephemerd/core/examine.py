@@ -180,8 +180,7 @@ def _who_is_it(t: Turn, row: Runner) -> None:
             job = t.state.jobs[key]
             if job.status is not J.QUEUED or job.confirmed >= certain:
                 continue
-            due = job.ask_again is None or t.now >= job.ask_again
-            if job.asked is None and due and scopes.is_open(t, row.scope):
+            if job.asked is None and job.ask_again is None and scopes.is_open(t, row.scope):
                 ask(t, job, "name")
             return
     t.change_runner(row, consumes=False)

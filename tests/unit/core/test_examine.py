@@ -437,7 +437,7 @@ def test_of_a_long_queue_only_the_first_are_asked_about_and_a_listing_tells_of_t
     assert who(17, first, listed=START + DAY) == ([], False)
 
 
-def asked_for_an_hour(leaves: bool, **answer: Any) -> tuple[World, RunnerId, list[int]]:
+def asked_for_a_while(leaves: bool, **answer: Any) -> tuple[World, RunnerId, list[int]]:
     """Let a runner take a job without a name, answer each question about the one that waits so after 200 ms; return
     the runner, and when it was asked (ms from the first time)."""
     world = World(lists=False)
@@ -446,22 +446,22 @@ def asked_for_an_hour(leaves: bool, **answer: Any) -> tuple[World, RunnerId, lis
     if leaves:
         world.exited(name)
     asked: list[int] = []
-    for _ in range(60 * 60):
-        sent = world.wait(SECOND)
+    for _ in range(60):
+        sent = world.wait(5 * SECOND)
         while questions := of(sent, cm.LookUpJob):
             asked.append(world.now)
             world.now += 200
             sent = world.feed(ev.JobLookedUp(key(1), questions[0].token, **answer)).commands
-            assert len(asked) < 1_000
+            assert len(asked) < 30
     return world, name, [at - asked[0] for at in asked]
 
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_a_job_that_the_forge_knows_no_more_is_asked_about_twice_and_no_runner_stands_for_it(leaves) -> None:
     """A second "not found" counts after a minute, so there is no use in asking before."""
-    world, name, asked = asked_for_an_hour(leaves, missing=True)
+    world, name, asked = asked_for_a_while(leaves, missing=True)
     assert len(asked) == 2
-    assert asked[1] == pytest.approx(MINUTE, abs=2 * SECOND)
+    assert asked[1] == pytest.approx(MINUTE, abs=10 * SECOND)
     assert world.job(1).status is JobStatus.GONE
     assert not world.knows(name) or not world.runner(name).consumes
 
@@ -470,7 +470,7 @@ def test_a_job_that_the_forge_knows_no_more_is_asked_about_twice_and_no_runner_s
 @pytest.mark.parametrize("fault", [Fault(Remedy.REFUSED, "the repository moved"), NO_ANSWER])
 def test_a_forge_that_cannot_say_whose_job_it_is_is_asked_every_half_minute_at_most(leaves, fault) -> None:
     """A repository that was renamed answers each question with a redirect, for ever."""
-    world, name, asked = asked_for_an_hour(leaves, fault=fault)
+    world, name, asked = asked_for_a_while(leaves, fault=fault)
     assert len(asked) > 1
     assert all(later - earlier >= WAITING_AGAIN for earlier, later in pairwise(asked))
     assert world.runner(name).consumes
@@ -478,7 +478,7 @@ def test_a_forge_that_cannot_say_whose_job_it_is_is_asked_every_half_minute_at_m
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_once_it_can_the_runner_stands_for_the_job_no_more(leaves) -> None:
-    world, name, _ = asked_for_an_hour(leaves, fault=Fault(Remedy.REFUSED, "the repository moved"))
+    world, name, _ = asked_for_a_while(leaves, fault=Fault(Remedy.REFUSED, "the repository moved"))
     (question,) = of(world.wait(31 * SECOND), cm.LookUpJob)
     world.job_answer(question, ForgeStatus.QUEUED)
     assert not world.knows(name) or not world.runner(name).consumes
