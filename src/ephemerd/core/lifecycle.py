@@ -101,7 +101,7 @@ def on_start_failed(t: Turn, event: StartFailed) -> None:
         return
     if row.state not in (S.REGISTERING, S.STARTING):
         host = t.state.hosts.get(row.host)
-        if row.environment is None and host is not None and host.asked is None:
+        if row.environment is None and host is not None and host.configured and host.asked is None:
             t.put_host(replace(host, due=t.now + 1))
             t.state.agenda.set("host", row.host, t.now + 1)
         return

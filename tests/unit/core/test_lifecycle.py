@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ephemerd.core import commands as cm
 from ephemerd.core import events as ev
@@ -254,6 +255,17 @@ def test_a_failed_start_of_what_was_heard_is_no_failure_and_its_environment_is_f
     world.environments[name] = ev.FoundEnvironment(name, "env-late", "small", ended=False)
     world.wait(SECOND)
     assert world.runner(name).environment == "env-late"
+
+
+def test_a_failed_start_on_a_host_that_is_configured_no_more_has_nobody_wait_for_a_listing_of_it() -> None:
+    world = World()
+    (name,) = world.planned(1)
+    world.registered(name)
+    world.sign(name, Sign.LISTENING)
+    world.feed(ev.Reconfigured("ann", replace(world.setup, pools=(), hosts=())))
+    world.feed(ev.StartFailed(name, NO_ANSWER))
+    assert ("host", "here") not in world.core.state.agenda.moments()
+    assert world.reborn().state.agenda.moments() == world.core.state.agenda.moments()
 
 
 def test_a_runner_whose_environment_is_shown_by_no_listing_is_lost() -> None:
