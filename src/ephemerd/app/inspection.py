@@ -39,7 +39,7 @@ def _read(loaded: Loaded) -> tuple[dict[str, dict[str, Any]], list[Unreadable]]:
     for kind, texts in loaded.rows.items():
         of_kind = rows[kind] = {}
         for key, text in texts.items():
-            try:
+            try:  # a kind that is not known is told of each of its rows
                 of_kind[key] = codec.row_reader(kind)(text)
             except (ValueError, KeyError, TypeError) as error:
                 broken.append((kind, key, str(error)))
