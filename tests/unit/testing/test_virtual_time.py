@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextvars import ContextVar, copy_context
 
 import pytest
 
@@ -121,3 +122,58 @@ def test_a_closed_loop_takes_nothing_more_and_debug_mode_looks_at_who_calls():
     for call in (lambda: loop.call_soon(int), lambda: loop.call_later(1, int), lambda: loop.call_at(1, int)):
         with pytest.raises(RuntimeError, match="closed"):
             call()
+
+
+def test_a_callback_that_raises_is_told_of_and_the_loop_goes_on():
+    told: list[dict[str, object]] = []
+    came: list[int] = []
+
+    async def wait() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: told.append(context))
+        loop.call_soon(lambda: 1 / 0)
+        loop.call_later(1, lambda: int("x"))
+        loop.call_later(2, came.append, 1)
+        await asyncio.sleep(3)
+
+    virtually(wait)
+    assert [type(context["exception"]) for context in told] == [ZeroDivisionError, ValueError]
+    assert all("lambda" in str(context["message"]) for context in told)
+    assert came == [1]
+
+
+def test_what_ends_a_program_is_not_kept_from_doing_so():
+    async def wait() -> None:
+        asyncio.get_running_loop().call_soon(exit_)
+        await asyncio.sleep(1)
+
+    def exit_() -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        virtually(wait)
+
+
+def test_a_callback_that_was_taken_back_does_not_come_and_has_its_own_context():
+    name: ContextVar[str] = ContextVar("name", default="")
+    came: list[str] = []
+
+    async def wait() -> None:
+        loop = asyncio.get_running_loop()
+        name.set("here")
+        other = copy_context()
+        other.run(name.set, "there")
+        gone = loop.call_soon(came.append, "gone")
+        gone.cancel()
+        late = loop.call_later(1, came.append, "late")
+        assert (late.when(), late.cancelled(), gone.cancelled()) == (loop.time() + 1, False, True)
+        late.cancel()
+        assert late.cancelled()
+        loop.call_soon(lambda: came.append(name.get()))
+        loop.call_soon(lambda: came.append(name.get()), context=other)
+        loop.call_later(1, lambda: came.append(name.get()), context=other)
+        name.set("changed")
+        await asyncio.sleep(2)
+
+    virtually(wait)
+    assert came == ["here", "there", "there"]
