@@ -12,9 +12,11 @@ import asyncio
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from ephemerd.app.inbox import Fate, Item, Receipt
 from ephemerd.app.recovery import revive
@@ -34,8 +36,7 @@ MOST_UNCOMMITTED = 256
 """Events that are handled beside a commit under way: a failing one throws little away."""
 
 
-@dataclass(slots=True)
-class Handled:
+class Handled(msgspec.Struct, eq=False):
     """One event that went through the core and was committed; `seq` is its number in the journal."""
 
     item: Item
@@ -44,19 +45,15 @@ class Handled:
     seq: int = 0
 
 
-class _Portion:
+class _Portion(msgspec.Struct, eq=False):
     """What goes into one commit: events that were handled, their records, and the deliveries that told of them."""
 
-    __slots__ = ("deliveries", "handled", "records")
-
-    def __init__(self) -> None:
-        self.handled: list[Handled] = []
-        self.records: list[StepRecord] = []
-        self.deliveries: list[DeliveryId] = []
+    handled: list[Handled] = []
+    records: list[StepRecord] = []
+    deliveries: list[DeliveryId] = []
 
 
-@dataclass(slots=True)
-class Group:
+class Group(msgspec.Struct, eq=False):
     """What became of a group.
 
     handled      committed, in order; also of earlier groups what nobody was told of yet
@@ -66,9 +63,9 @@ class Group:
                  that one event of the group may be the cause
     """
 
-    handled: list[Handled]
-    unstored: list[Item]
-    quarantined: list[Event]
+    handled: list[Handled] = []
+    unstored: list[Item] = []
+    quarantined: list[Event] = []
     error: str = ""
     strange: bool = False
 
@@ -97,7 +94,7 @@ class Writer:
         self._recent: OrderedDict[DeliveryId, None] = OrderedDict()
         self.on_end = lambda: None
         self._next = _Portion()
-        self._under_way: tuple[_Portion, asyncio.Task[None]] | None = None
+        self._under_way: tuple[_Portion, asyncio.Future[Any]] | None = None
         self._untold: list[Handled] = []
         self._telling = False
         self._uncommitted: dict[DeliveryId, Item] = {}
@@ -124,7 +121,7 @@ class Writer:
         Without `through` it does not wait for the commit: a later call, from `on_end` on, tells what became of it. So
         what comes during a commit is handled beside it.
         """
-        group = Group([], [], [])
+        group = Group()
         waiting = items
         try:
             self._look()
@@ -143,9 +140,10 @@ class Writer:
             if through:
                 await self._finish()
             else:
-                self._commit_next()
                 self._telling = True
-                await asyncio.sleep(0)  # it begins, and the loop does what else there is
+                self._commit_next()
+                if self._under_way is not None:
+                    await asyncio.sleep(0)  # it begins, and the loop does what else there is
         except Unbootable:
             raise
         except Exception as error:
@@ -215,30 +213,55 @@ class Writer:
 
     def _commit_next(self) -> None:
         """Give to the store what was handled, unless a commit is under way."""
-        if self._under_way is None and self._next.handled:
-            portion, self._next = self._next, _Portion()
-            loop = asyncio.get_running_loop()
-            self._under_way = (portion, loop.create_task(self._commit(portion), name="commit"))
+        if self._under_way is not None or not self._next.handled:
+            return
+        mark = self._clock.mark()
+        portion, self._next = self._next, _Portion()
+        answer = self._store.commit(Batch(tuple(portion.deliveries), tuple(portion.records)), mark)
+        if isinstance(answer, asyncio.Future) and answer.done():
+            self._under_way = (portion, answer)
+            if answer.exception() is None:
+                self._done(portion, answer.result())
+            else:
+                self._failed()
+        else:
+            task = asyncio.get_running_loop().create_task(self._commit(portion, answer), name="commit")
+            self._under_way = (portion, task)
 
-    async def _commit(self, portion: _Portion) -> None:
-        """Commit, and begin the next one at once. One that fails stays until `write` takes it back. Where `write` is
-        about to tell of it, as of one that takes no time, there is nothing to say."""
-        handled = portion.handled
-        batch = Batch(tuple(portion.deliveries), tuple(portion.records))
+    async def _commit(self, portion: _Portion, answer: Awaitable[int]) -> None:
         try:
-            newest = await self._store.commit(batch, self._clock.mark())
+            newest = await answer
         except Exception:
-            self._stale = True
-            self.on_end()
+            self._failed()
             raise
+        self._done(portion, newest)
+
+    def _done(self, portion: _Portion, newest: int) -> None:
+        """A commit has ended: begin the next one at once. Where `write` is about to tell of it, as of one that takes no
+        time, there is nothing to say."""
+        handled = portion.handled
+        if portion.deliveries:
+            self._remember(portion.deliveries)
+        if isinstance(handled[0].item.event, Booted):
+            self._booted = True
+            self._lives += 1
         for number, done in enumerate(handled, newest - len(handled) + 1):
             done.seq = number
-        self._committed(portion)
+            item = done.item
+            item.body = b""  # kept for quarantine alone
+            if item.reply is not None:
+                item.answer(Receipt(Fate.STORED, done.step))
         self._untold += handled
         self._under_way = None
-        self._commit_next()
+        if self._next.handled:
+            self._commit_next()
         if not self._telling:
             self.on_end()
+
+    def _failed(self) -> None:
+        """A commit has failed: it stays under way until `write` takes it back."""
+        self._stale = True
+        self.on_end()
 
     def _look(self) -> None:
         """Raise what the commit under way has failed with."""
@@ -268,18 +291,6 @@ class Writer:
         self._uncommitted.clear()
         items = [done.item for portion in portions for done in portion.handled]
         return [item for item in items if not isinstance(item.event, Booted)]
-
-    def _committed(self, portion: _Portion) -> None:
-        if portion.deliveries:
-            self._remember(portion.deliveries)
-        if isinstance(portion.handled[0].item.event, Booted):
-            self._booted = True
-            self._lives += 1
-        for done in portion.handled:
-            item = done.item
-            item.body = b""  # kept for quarantine alone
-            if item.reply is not None:
-                item.answer(Receipt(Fate.STORED, done.step))
 
     async def _quarantine(self, item: Item, error: Exception, group: Group) -> None:
         delivery = item.delivery or DeliveryId("", "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -133,7 +133,8 @@ class StoreSize:
 class Store(Protocol):
     """Durable state. Methods are coroutines that hand over to the one writer thread.
 
-    `commit` raises `NotStored` when nothing of the batch is in the store.
+    `commit` raises `NotStored` when nothing of the batch is in the store. A store that need not wait may return a
+    future that is done instead of a coroutine.
     """
 
     async def open(self) -> None:
@@ -149,7 +150,7 @@ class Store(Protocol):
         returns its number."""
         ...
 
-    async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
+    def commit(self, batch: Batch, clock: tuple[int, str, int]) -> Awaitable[int]:
         """Write the batch in one durable transaction; return the number of the newest journal entry."""
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -125,7 +125,8 @@ class FakeMeter:
 
 @dataclass
 class FakeStore:
-    """Keeps rows and journal as a real store does. `fail` next commits raise `error`."""
+    """Keeps rows and journal as a real store does. `fail` next commits raise `error`; with `at_once` a commit that no
+    gate holds up is done when it is asked for."""
 
     rows: dict[str, dict[str, Plain]] = field(default_factory=dict)
     entries: list[JournalEntry] = field(default_factory=list)
@@ -142,6 +143,7 @@ class FakeStore:
     loads: int = 0
     closed: bool = False
     gate: asyncio.Event | None = None
+    at_once: bool = False
     pruned: list[tuple[int, Keep]] = field(default_factory=list)
     to_prune: list[Pruned] = field(default_factory=list)
     measured: StoreSize = field(default_factory=lambda: StoreSize(4096, 0, 10**12, None))
@@ -167,9 +169,22 @@ class FakeStore:
         self.segments.append(Segment(len(self.segments) + 1, rules, checkpoint, len(self.entries) + 1))
         return len(self.segments)
 
-    async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
+    def commit(self, batch: Batch, clock: tuple[int, str, int]) -> Awaitable[int]:
+        if not self.at_once or self.gate is not None:
+            return self._in_its_time(batch, clock)
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        try:
+            done.set_result(self._commit(batch, clock))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+    async def _in_its_time(self, batch: Batch, clock: tuple[int, str, int]) -> int:
         if self.gate is not None:
             await self.gate.wait()
+        return self._commit(batch, clock)
+
+    def _commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
         if self.fail:
             self.fail -= 1
             raise self.error("no space left on device")

@@ -53,9 +53,11 @@ class Bench:
         return await self.writer.write(self.inbox.take(100), through=through)
 
 
-@pytest.fixture
-async def bench(monkeypatch):
+@pytest.fixture(params=[False, True], ids=["waits", "at once"])
+async def bench(request):
+    """A store whose commits wait for something, and one whose commits are done when they are asked for."""
     made = Bench()
+    made.store.at_once = request.param
     await made.open()
     await made.writer.write([])
     made.store.commits.clear()

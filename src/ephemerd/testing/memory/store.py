@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -97,8 +98,17 @@ class MemoryStore:
         _open(disk, number, rules, _as_they_stand(disk, rules, 0) if checkpoint is None else checkpoint)
         return number
 
-    async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
-        """Write the batch, or raise `NotStored` with nothing written; return the newest entry's number."""
+    def commit(self, batch: Batch, clock: tuple[int, str, int]) -> asyncio.Future[int]:
+        """Write the batch, or raise `NotStored` with nothing written; return the newest entry's number. All of it is
+        done when this returns; what is awaited tells the outcome."""
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        try:
+            done.set_result(self._commit(batch, clock))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+    def _commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
         disk = self._held()
         if self.fail_next_commit:
             self.fail_next_commit = False

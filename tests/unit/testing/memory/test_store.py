@@ -73,7 +73,7 @@ async def test_opening_twice_is_a_mistake():
 class Forgets(MemoryStore):
     """Acknowledges and stores nothing."""
 
-    async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
+    def _commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
         self._held()
         return 0
 
@@ -81,11 +81,11 @@ class Forgets(MemoryStore):
 class HalfWrites(MemoryStore):
     """Leaves the first steps of a batch that fails."""
 
-    async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
+    def _commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
         newest = 0
         for each in batch.steps:
-            newest = await super().commit(Batch(batch.deliveries, (each,)), clock)
-        return newest if batch.steps else await super().commit(batch, clock)
+            newest = super()._commit(Batch(batch.deliveries, (each,)), clock)
+        return newest if batch.steps else super()._commit(batch, clock)
 
 
 class Shares(MemoryStore):
@@ -113,9 +113,9 @@ class Unsorted(MemoryStore):
 class Remembers(MemoryStore):
     """Never forgets a delivery."""
 
-    async def commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
+    def _commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
         kept = dict(self.disk.deliveries)
-        newest = await super().commit(batch, clock)
+        newest = super()._commit(batch, clock)
         self.disk.deliveries = OrderedDict({**kept, **self.disk.deliveries})
         return newest
 

@@ -63,6 +63,12 @@ class Machine(RuleBasedStateMachine):
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(asyncio.wait_for(work, 60))
 
+    def do_commit(self, store: Store, batch: Batch, clock: tuple[int, str, int]) -> int:
+        async def commit() -> int:
+            return await store.commit(batch, clock)
+
+        return self.do(commit())
+
     def both(self) -> tuple[Store, Store]:
         return self.file, self.model
 
@@ -89,7 +95,7 @@ class Machine(RuleBasedStateMachine):
     def commit(self, changed: list[tuple[str, str, Plain | None]], seen: list[int], decide: bool) -> None:
         batch = self.batch(changed, seen, decide)
         for store in self.both():
-            self.do(store.commit(batch, (self.now, "boot", self.now)))
+            self.do_commit(store, batch, (self.now, "boot", self.now))
 
     @precondition(lambda self: self.decided)
     @rule(changed=changes, seen=deliveries)
@@ -100,7 +106,7 @@ class Machine(RuleBasedStateMachine):
         twice = StepRecord(self.now, {"kind": "Twice"}, "0", (), good.steps[0].decisions, ("twice",))
         for store in self.both():
             with pytest.raises(NotStored):
-                self.do(store.commit(Batch(good.deliveries, (*good.steps, twice)), (self.now, "b", self.now)))
+                self.do_commit(store, Batch(good.deliveries, (*good.steps, twice)), (self.now, "b", self.now))
 
     @rule(by=ages)
     def time_passes(self, by: int) -> None:
