@@ -274,12 +274,15 @@ class Daemon:
     async def _rest(self) -> int | None:
         """Sleep until something waits or is due, after a failed commit for a pause in any case; return when the core's
         next deadline comes."""
-        wake = self._next_wake()
+        writer = self.writer
+        wake = writer.core.next_wake()
+        if wake is not None and wake < self._wake_after:
+            wake = self._wake_after
         if self._pause:
             await asyncio.sleep(self._pause)
         else:
             await self.inbox.wait(self._nap(wake))
-            if self.writer.idle:
+            if writer.idle:
                 await self.inbox.gather()
         return wake
 
@@ -297,10 +300,6 @@ class Daemon:
         if abs(stepped) >= LEAST_STEP:
             events.append(ClockStepped(stepped))
         return events
-
-    def _next_wake(self) -> int | None:
-        wake = self.core.next_wake()
-        return None if wake is None else max(wake, self._wake_after)
 
     def _nap(self, wake: int | None) -> float:
         """Return how many seconds the loop may sleep."""

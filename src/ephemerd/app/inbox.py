@@ -11,8 +11,9 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from enum import Enum
+
+import msgspec
 
 from ephemerd.core.events import Event
 from ephemerd.core.step import Step
@@ -49,8 +50,7 @@ class Receipt(Value, frozen=True):
     step: Step | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Item:
+class Item(msgspec.Struct, eq=False):
     """One event on its way to the core. `arrived` is the loop's time in seconds; `body` the raw bytes for
     quarantine, until it is stored; `reply` is resolved after the commit (None where nobody waits)."""
 
@@ -58,7 +58,11 @@ class Item:
     arrived: float
     delivery: DeliveryId | None = None
     body: bytes = b""
-    reply: asyncio.Future[Receipt] | None = field(default=None, repr=False)
+    reply: asyncio.Future[Receipt] | None = None
+
+    def __repr__(self) -> str:
+        """Name what it is, not what it holds."""
+        return f"<Item {type(self.event).__name__}>"
 
     def answer(self, receipt: Receipt) -> None:
         """Resolve the acknowledgement, unless nobody waits for it any more."""
@@ -80,6 +84,7 @@ class Inbox:
         self._timer: asyncio.TimerHandle | None = None
         self._room: deque[asyncio.Future[None]] = deque()
         self._closed = False
+        self._came, self._crowded = 0, False
         self._found: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -111,6 +116,7 @@ class Inbox:
             return None
         loop = self._loop
         item = Item(event, loop.time(), delivery, body, loop.create_future())
+        self._came += 1
         self._append(item)
         return item.reply
 
@@ -168,12 +174,19 @@ class Inbox:
         self._nudged = False
 
     async def gather(self) -> None:
-        """Where a delivery waits, let those come in too that the loop is about to read: one commit, which waits for the
-        disk once, does for all of them. Where the loop has nothing else to do that is `QUIET` empty turns of it."""
+        """Where deliveries come close together and one waits, let those come in too that the loop is about to read: one
+        commit, which waits for the disk once, does for all of them. One that comes alone, as the one before did, is not
+        kept waiting; so the first of a burst goes ahead of the others."""
+        if not self._items or self._items[0].delivery is None:
+            return
+        company, crowded = self._came > 1, self._crowded
+        self._came, self._crowded = 0, company
+        if not (company or crowded):
+            return
         quiet = 0
         for _ in range(TURNS):
             here = len(self._items)
-            if not here or here >= ENOUGH or quiet >= QUIET or self._items[0].delivery is None:
+            if here >= ENOUGH or quiet >= QUIET:
                 return
             await asyncio.sleep(0)
             quiet = quiet + 1 if len(self._items) == here else 0

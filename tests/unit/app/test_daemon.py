@@ -127,6 +127,7 @@ async def rested(house: House) -> None:
 
 async def test_deliveries_that_come_together_share_a_commit(house):
     """Each of them a turn of the loop after the one before, as they come from the sockets of one look."""
+    await asyncio.gather(house.report(number=8), house.report(number=9))  # since then they come together
     await rested(house)
     before = len(house.store.commits)
 
