@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import msgspec
 
+from ephemerd.core.codec import Body
 from ephemerd.ports.errors import NotStored, StoreHeld
 from ephemerd.ports.store import (
     Batch,
@@ -28,8 +29,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(msgspec.Struct):
     segment: int
     now: int
     event: bytes
@@ -51,7 +51,7 @@ class MemoryDisk:
     segments: dict[int, tuple[str, bytes, int]] = field(default_factory=lambda: {0: ("", b"{}", 1)})
     journal: dict[int, _Entry] = field(default_factory=dict)
     next_seq: int = 1
-    subjects: dict[str, list[int]] = field(default_factory=dict)
+    subjects: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     decisions: dict[int, bytes] = field(default_factory=dict)
     quarantine: dict[int, tuple[int, str, str, bytes, str]] = field(default_factory=dict)
     next_aside: int = 1
@@ -231,54 +231,54 @@ class MemoryStore:
         return self.disk
 
 
-@dataclass(slots=True)
-class _Ready:
+class _Ready(msgspec.Struct):
     """Everything that can be refused, done before the first change."""
 
     rows: dict[tuple[str, str], bytes | None]
-    events: list[bytes]
+    entries: list[_Entry]
     decisions: dict[int, bytes]
 
 
 def _prepare(disk: MemoryDisk, batch: Batch) -> _Ready:
+    segment = _newest(disk)
+    final: dict[tuple[str, str], Body | None] = {}
+    entries: list[_Entry] = []
     decisions: dict[int, bytes] = {}
     for step in batch.steps:
+        entries.append(_Entry(segment, step.now, _encode(step.event), step.commands))
+        for kind, name, row in step.changed:
+            final[kind, name] = row
         for plain in step.decisions:
             if plain["id"] in disk.decisions or plain["id"] in decisions:
                 raise ValueError(f"decision {plain['id']} is there already")
             decisions[plain["id"]] = _encode(plain)
-    final = {(kind, name): row for step in batch.steps for kind, name, row in step.changed}
     rows = {key: None if row is None else _encode(row) for key, row in final.items()}
-    return _Ready(rows, [_encode(step.event) for step in batch.steps], decisions)
+    return _Ready(rows, entries, decisions)
 
 
 def _write(disk: MemoryDisk, batch: Batch, ready: _Ready, clock: tuple[int, str, int]) -> None:
-    _keep_deliveries(disk, batch.deliveries, max([clock[0], *[step.now for step in batch.steps]]))
     used = 0
     for (kind, name), row in ready.rows.items():
         of_kind = disk.rows.setdefault(kind, {})
-        if name in of_kind:
-            used -= len(of_kind[name])
+        used -= len(of_kind.get(name, b""))
         if row is not None:
             of_kind[name] = row
             used += len(row)
-        elif name in of_kind:
-            del of_kind[name]
-    seq, segment, subjects = disk.next_seq, _newest(disk), disk.subjects
-    for step, event in zip(batch.steps, ready.events, strict=True):
-        disk.journal[seq] = _Entry(segment, step.now, event, step.commands)
-        used += len(event)
-        for subject in step.subjects:
-            entries = subjects.get(subject)
-            if entries is None:
-                subjects[subject] = [seq]
-            elif entries[-1] != seq:
-                entries.append(seq)
+        else:
+            of_kind.pop(name, None)
+    seq, latest, subjects = disk.next_seq, clock[0], disk.subjects
+    for step, entry in zip(batch.steps, ready.entries, strict=True):
+        disk.journal[seq] = entry
+        used += len(entry.event)
+        latest = max(latest, entry.now)
+        for subject in dict.fromkeys(step.subjects):
+            subjects[subject].append(seq)
         seq += 1
-    disk.next_seq = seq
     for number, decision in ready.decisions.items():
         disk.decisions[number] = decision
         used += len(decision)
+    _keep_deliveries(disk, batch.deliveries, latest)
+    disk.next_seq = seq
     disk.used += used
     disk.clock = clock
 
