@@ -344,7 +344,7 @@ async def test_a_life_goes_on_from_what_the_store_holds(bench):
     ],
 )
 async def test_a_row_that_cannot_be_read_is_named_with_what_to_do(kind, body, why):
-    store = MemoryStore(MemoryDisk(rows={kind: {"j1": body}}))
+    store = MemoryStore(MemoryDisk(rows={(kind, "j1"): body}))
     with pytest.raises(
         Broken,
         match=rf"(row {kind} j1|rows of kind {kind}) cannot be read \({why}.*`ephemerd store check --set-aside`",

@@ -40,7 +40,7 @@ def result(soaked: tuple[MemoryDisk, SoakResult]) -> SoakResult:
 
 
 def recounted(disk: MemoryDisk) -> int:
-    kept = [row for rows in disk.rows.values() for row in rows.values()]
+    kept = [*disk.rows.values()]
     kept += [entry.event for entry in disk.journal.values()]
     kept += [checkpoint for _, checkpoint, _ in disk.segments.values()]
     kept += [body for _, _, _, body, _ in disk.quarantine.values()]

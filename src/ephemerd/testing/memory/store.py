@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -34,6 +34,7 @@ class _Entry(msgspec.Struct):
     now: int
     event: bytes
     commands: str
+    subjects: tuple[str, ...]
 
 
 @dataclass(eq=False)
@@ -46,12 +47,14 @@ class MemoryDisk:
 
     store: str = "memory00"
     clock: tuple[int, str, int] | None = None
-    rows: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    rows: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    """By kind and id."""
     deliveries: OrderedDict[DeliveryId, int] = field(default_factory=OrderedDict)
     segments: dict[int, tuple[str, bytes, int]] = field(default_factory=lambda: {0: ("", b"{}", 1)})
     journal: dict[int, _Entry] = field(default_factory=dict)
     next_seq: int = 1
-    subjects: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    subjects: dict[str, int] = field(default_factory=dict)
+    """The newest entry of each."""
     decisions: dict[int, bytes] = field(default_factory=dict)
     quarantine: dict[int, tuple[int, str, str, bytes, str]] = field(default_factory=dict)
     next_aside: int = 1
@@ -85,9 +88,8 @@ class MemoryStore:
         """Return all rows, in the order of kind and id as a database gives them."""
         disk = self._held()
         rows = {
-            kind: {name: rows[name].decode() for name in sorted(rows)}
-            for kind, rows in sorted(disk.rows.items())
-            if rows
+            kind: {name: row.decode() for name, row in found.items()}
+            for kind, found in _by_kind(disk).items()
         }
         return Loaded(disk.store, rows, disk.clock)
 
@@ -185,19 +187,15 @@ class MemoryStore:
     async def journal(self, *, subject: str = "", after: int = 0, limit: int = 1000) -> list[JournalEntry]:
         """Read journal entries, those that concern a subject where one is named."""
         disk = self._held()
-        numbers: Iterable[int] = (
-            (seq for seq in disk.subjects.get(subject, []) if seq > after)
-            if subject
-            else range(max(after + 1, next(iter(disk.journal), 1)), disk.next_seq)
-        )
         found: list[JournalEntry] = []
-        for seq in numbers:
+        for seq in range(max(after + 1, next(iter(disk.journal), disk.next_seq)), disk.next_seq):
             if len(found) >= limit:
                 break
-            entry = disk.journal.get(seq)
-            if entry is None:  # a subject may live longer than its first entries
-                continue
-            found.append(JournalEntry(seq, entry.segment, entry.now, _decode(entry.event), entry.commands))
+            entry = disk.journal[seq]
+            if not subject or subject in entry.subjects:
+                found.append(
+                    JournalEntry(seq, entry.segment, entry.now, _decode(entry.event), entry.commands)
+                )
         return found
 
     async def segment(self, number: int | None = None) -> Segment | None:
@@ -213,7 +211,7 @@ class MemoryStore:
         """Return subjects that contain the text (whatever the case), newest first."""
         disk, wanted = self._held(), _fold(text)
         found = [name for name in disk.subjects if wanted in _fold(name)]
-        found.sort(key=lambda name: (-disk.subjects[name][-1], name))
+        found.sort(key=lambda name: (-disk.subjects[name], name))
         return found[: max(limit, 0)]
 
     async def close(self) -> None:
@@ -245,7 +243,7 @@ def _prepare(disk: MemoryDisk, batch: Batch) -> _Ready:
     entries: list[_Entry] = []
     decisions: dict[int, bytes] = {}
     for step in batch.steps:
-        entries.append(_Entry(segment, step.now, _encode(step.event), step.commands))
+        entries.append(_Entry(segment, step.now, _encode(step.event), step.commands, step.subjects))
         for kind, name, row in step.changed:
             final[kind, name] = row
         for plain in step.decisions:
@@ -257,30 +255,26 @@ def _prepare(disk: MemoryDisk, batch: Batch) -> _Ready:
 
 
 def _write(disk: MemoryDisk, batch: Batch, ready: _Ready, clock: tuple[int, str, int]) -> None:
-    used = 0
-    for (kind, name), row in ready.rows.items():
-        of_kind = disk.rows.setdefault(kind, {})
-        used -= len(of_kind.get(name, b""))
-        if row is not None:
-            of_kind[name] = row
-            used += len(row)
+    rows, used = disk.rows, disk.used
+    for key, row in ready.rows.items():
+        used -= len(rows.get(key, b""))
+        if row is None:
+            rows.pop(key, None)
         else:
-            of_kind.pop(name, None)
-    seq, latest, subjects = disk.next_seq, clock[0], disk.subjects
-    for step, entry in zip(batch.steps, ready.entries, strict=True):
+            rows[key] = row
+            used += len(row)
+    seq, latest = disk.next_seq, clock[0]
+    for entry in ready.entries:
         disk.journal[seq] = entry
+        disk.subjects.update(dict.fromkeys(entry.subjects, seq))
         used += len(entry.event)
         latest = max(latest, entry.now)
-        for subject in dict.fromkeys(step.subjects):
-            subjects[subject].append(seq)
         seq += 1
     for number, decision in ready.decisions.items():
         disk.decisions[number] = decision
         used += len(decision)
     _keep_deliveries(disk, batch.deliveries, latest)
-    disk.next_seq = seq
-    disk.used += used
-    disk.clock = clock
+    disk.next_seq, disk.used, disk.clock = seq, used, clock
 
 
 def _keep_deliveries(disk: MemoryDisk, deliveries: Iterable[DeliveryId], now: int) -> None:
@@ -320,7 +314,7 @@ def prune(disk: MemoryDisk, now: int, keep: Keep) -> Pruned:
     floor = disk.segments[numbers[0]][2]
     if floor != disk.floor:
         disk.floor = floor
-        for name in [name for name, found in disk.subjects.items() if found[-1] < floor]:
+        for name in [name for name, newest in disk.subjects.items() if newest < floor]:
             del disk.subjects[name]
     oldest = next((entry.now for entry in disk.journal.values()), 0)
     decisions = 0
@@ -340,8 +334,7 @@ def _open_next(disk: MemoryDisk, now: int, keep: Keep) -> int:
     number = _newest(disk)
     rules, _, first = disk.segments[number]
     entries = disk.next_seq - first
-    rows = sum(len(found) for found in disk.rows.values())
-    if number == 0 or not entries or entries < max(keep.least_entries, rows):
+    if number == 0 or not entries or entries < max(keep.least_entries, len(disk.rows)):
         return 0
     if now - disk.journal[first].now < keep.segment_age and entries < keep.segment_entries:
         return 0
@@ -353,11 +346,18 @@ def _open_next(disk: MemoryDisk, now: int, keep: Keep) -> int:
 def _as_they_stand(disk: MemoryDisk, rules: str, at: int) -> Plain:
     """Return all rows as a segment's beginning, not parsed: they are JSON already."""
     rows = {
-        kind: {name: msgspec.Raw(found[name]) for name in sorted(found)}
-        for kind, found in sorted(disk.rows.items())
-        if found
+        kind: {name: msgspec.Raw(row) for name, row in found.items()}
+        for kind, found in _by_kind(disk).items()
     }
     return {"rules": rules, "at": at, "rows": rows}
+
+
+def _by_kind(disk: MemoryDisk) -> dict[str, dict[str, bytes]]:
+    """Return all rows in the order of kind and id."""
+    rows: dict[str, dict[str, bytes]] = {}
+    for (kind, name), row in sorted(disk.rows.items()):
+        rows.setdefault(kind, {})[name] = row
+    return rows
 
 
 def _fold(text: str) -> bytes:

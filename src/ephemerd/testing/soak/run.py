@@ -264,7 +264,7 @@ class Soak:
             "watching": executor._runtimes._watching,
             "tasks": asyncio.all_tasks(),
             "series": self.meter.series,
-            "store_rows": [row for rows in self.disk.rows.values() for row in rows],
+            "store_rows": self.disk.rows,
             "store_deliveries": self.disk.deliveries,
             "store_journal": self.disk.journal,
             "store_subjects": self.disk.subjects,
