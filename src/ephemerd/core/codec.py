@@ -154,18 +154,17 @@ def row_body(kind: str, row: Any) -> Body:
 def _written(value: Value, read: Callable[[bytes], Any], hint: Any) -> Body:
     """Return a value as JSON that was read again as what its hint says: what could not be must never get into the
     store."""
-    body: Body = value
     try:
         try:
             text = _json(value)
-            again, body = read(text), msgspec.Raw(text)
+            if read(text) == value:
+                return msgspec.Raw(text)
         except UnicodeEncodeError:  # a lone surrogate, from the name of a file that is no UTF-8
-            again = decode(hint, encode(value))
+            if decode(hint, encode(value)) == value:
+                return value
     except (ValueError, TypeError, OverflowError) as error:
         raise ValueError(f"{type(value).__name__}: {error}") from None
-    if again != value:
-        raise ValueError(f"{type(value).__name__}: it would be read again as another one")
-    return body
+    raise ValueError(f"{type(value).__name__}: it would be read again as another one")
 
 
 def decode_row(kind: str, plain: Plain) -> Any:

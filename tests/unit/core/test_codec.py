@@ -140,7 +140,15 @@ def test_the_store_is_given_events_and_rows_as_json():
 
 @pytest.mark.parametrize(
     "changes",
-    [{"since": 1.5}, {"since": True}, {"labels": ["a"]}, {"name": None}, {"ours": {1}}],
+    [
+        {"since": 1.5},
+        {"since": True},
+        {"labels": ["a"]},
+        {"name": None},
+        {"ours": {1}},
+        {"since": 1.5, "name": "caf\udce9"},
+        {"labels": ["a"], "name": "caf\udce9"},
+    ],
 )
 def test_a_row_that_could_not_be_read_again_never_reaches_the_store(changes):
     """Else no daemon could begin with that store any more."""
