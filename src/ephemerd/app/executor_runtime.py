@@ -120,8 +120,10 @@ class RuntimeCalls:
 
     async def _turn(self, seconds: float) -> None:
         """Wait for one of the places of starts under way; raise `Broken` where none becomes free in time."""
+        # One that is free is had at once, and needs no timer.
+        limit = seconds if self._starts.locked() else None
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(limit):
                 await self._starts.acquire()
         except TimeoutError:
             raise Broken(
