@@ -9,7 +9,6 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 from ephemerd.core.events import FoundEnvironment
 from ephemerd.domain.ids import JobKey, RunnerId, Scope
@@ -161,15 +160,17 @@ class World:
             self._begin(name, report)
 
     def _begin(self, name: str, report: JobReport) -> None:
-        task = self.loop.create_task(self._send(name, report))
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+        self._sending.add(self.loop.create_task(self._send(name, report)))
 
     async def _send(self, name: str, report: JobReport) -> None:
+        task = asyncio.current_task()
         assert self.deliver is not None
-        if not await self.deliver(name, report):
-            again = partial(self._begin, name, report)
-            self.loop.call_later(REDELIVER, again)
+        assert task is not None
+        try:
+            if not await self.deliver(name, report):
+                self.loop.call_later(REDELIVER, self._begin, name, report)
+        finally:
+            self._sending.discard(task)
 
     def _assign(self) -> None:
         """Give each queued job, oldest first, a runner that listens and is still registered."""
