@@ -9,9 +9,9 @@ from collections import OrderedDict
 import pytest
 
 from ephemerd.ports.errors import NotStored, StoreHeld
-from ephemerd.ports.store import Batch, DeliveryId, Loaded, Plain
+from ephemerd.ports.store import Batch, DeliveryId, Keep, Loaded, Plain
 from ephemerd.testing.contracts import store as contract
-from ephemerd.testing.contracts.store import CLOCK, batch, decision, rows_of, step
+from ephemerd.testing.contracts.store import CLOCK, NOW, batch, decision, rows_of, step
 from ephemerd.testing.memory.store import MemoryDisk, MemoryStore
 
 
@@ -61,6 +61,17 @@ async def test_a_crash_lets_the_next_one_in_and_the_dead_one_does_nothing():
         await dead.commit(batch(step(2)), CLOCK)
     await dead.close()
     assert await rows_of(heir) == {"job": {"a": {"n": 1}}}
+
+
+async def test_a_journal_of_which_all_was_forgotten_is_empty_and_goes_on():
+    store = MemoryStore()
+    await store.open()
+    await store.commit(batch(step(1, subjects=("a",)), step(2, subjects=("a",))), CLOCK)
+    await store.open_segment("rules", {})
+    assert (await store.prune(NOW + 2, Keep(age=1))).entries == 2
+    assert (await store.journal(), await store.journal(subject="a")) == ([], [])
+    await store.commit(batch(step(3, subjects=("a",))), CLOCK)
+    assert [entry.seq for entry in await store.journal(subject="a")] == [3]
 
 
 async def test_opening_twice_is_a_mistake():
