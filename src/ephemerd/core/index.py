@@ -17,7 +17,7 @@ import msgspec
 from ephemerd.core.line import Line
 from ephemerd.core.matching import Taker
 from ephemerd.domain.access import Refusal
-from ephemerd.domain.ids import JobKey, RunnerId
+from ephemerd.domain.ids import JobKey, RunnerId, scope_text
 from ephemerd.domain.job import ENDED_STATUSES, J, Job, JobStatus
 from ephemerd.domain.labels import SEPARATOR
 from ephemerd.domain.runner import HOLDS_SLOT, UNBOUND, Runner, RunnerState, S
@@ -350,7 +350,7 @@ def _seat(row: Runner) -> _Seat:
 
 
 def _registered(row: Runner) -> tuple[str, int] | None:
-    return None if row.registration is None else (str(row.scope), row.registration)
+    return None if row.registration is None else (scope_text(row.scope), row.registration)
 
 
 def _member_job(members: dict[JobKey, None], key: JobKey, sign: int) -> None:

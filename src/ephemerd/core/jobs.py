@@ -15,7 +15,7 @@ from ephemerd.core.events import JobLookedUp, JobReported, JobsRead
 from ephemerd.core.index import pool_of
 from ephemerd.core.transitions import move_job, next_status
 from ephemerd.core.turn import Turn
-from ephemerd.domain.ids import JobKey, RunnerId, Scope, job_text
+from ephemerd.domain.ids import JobKey, RunnerId, Scope, job_text, scope_text
 from ephemerd.domain.job import F, J, Job, JobReport, JobStatus, Told
 from ephemerd.domain.labels import normalise
 from ephemerd.domain.runner import Runner
@@ -175,7 +175,7 @@ def find_runner(t: Turn, report: JobReport) -> Runner | None:
     bearers: dict[RunnerId, None] = {}
     for row in t.state.pools.values():
         if row.pool.scope.serves(report.key):
-            bearers |= t.state.index.registrations.get((str(row.pool.scope), report.runner_id), {})
+            bearers |= t.state.index.registrations.get((scope_text(row.pool.scope), report.runner_id), {})
     return t.state.runners.get(next(iter(bearers))) if len(bearers) == 1 else None
 
 

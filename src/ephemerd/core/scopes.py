@@ -13,7 +13,7 @@ from ephemerd.core.commands import ListJobs, ListRegistrations
 from ephemerd.core.rows import ScopeRow
 from ephemerd.core.turn import Turn
 from ephemerd.domain.errors import Fault, Remedy
-from ephemerd.domain.ids import Scope
+from ephemerd.domain.ids import Scope, scope_text
 
 ANSWER_KEPT_FOR = 10_000
 """An answer is written down at most once in so many ms; "within a minute" needs no more."""
@@ -103,10 +103,13 @@ def schedule(t: Turn, row: ScopeRow) -> None:
     moments = [row.jobs_due, row.registrations_due, row.limited_until, row.denied_until]
     if row.silent is not None:
         moments.extend((row.next_try, row.next_try + TRIAL_LISTING_AFTER))
-    asked = (row.jobs_asked, row.registrations_asked)
-    moments.extend(moment + LISTING_LIMIT for moment in asked if moment is not None)
-    later = [moment for moment in moments if moment > t.now]
-    t.state.agenda.set("scope", str(row.scope), min(later) if later else None)
+    if row.jobs_asked is not None:
+        moments.append(row.jobs_asked + LISTING_LIMIT)
+    if row.registrations_asked is not None:
+        moments.append(row.registrations_asked + LISTING_LIMIT)
+    now = t.now
+    later = [moment for moment in moments if moment > now]
+    t.state.agenda.set("scope", scope_text(row.scope), min(later, default=None))
 
 
 def due(t: Turn, row: ScopeRow) -> None:
@@ -118,7 +121,7 @@ def due(t: Turn, row: ScopeRow) -> None:
     t.touch(
         name
         for name, runner in t.state.runners.items()
-        if runner.scope == row.scope and (runner.unregister or runner.consumes or runner.leak is not None)
+        if (runner.unregister or runner.consumes or runner.leak is not None) and runner.scope == row.scope
     )
     schedule(t, t.state.scope(row.scope))
 

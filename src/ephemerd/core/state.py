@@ -9,7 +9,7 @@ from typing import Any
 from ephemerd.core.agenda import Agenda
 from ephemerd.core.index import Group, Index
 from ephemerd.core.rows import ClassRow, HostRow, PoolRow, ScopeRow
-from ephemerd.domain.ids import JobKey, RunnerId, Scope
+from ephemerd.domain.ids import JobKey, RunnerId, Scope, scope_text
 from ephemerd.domain.job import ENDED_STATUSES, Job
 from ephemerd.domain.pool import Host, Policy, Pool, Setup
 from ephemerd.domain.runner import Runner
@@ -89,7 +89,7 @@ class State:
 
     def keep_scope(self, row: ScopeRow) -> None:
         """Make this the scope's row."""
-        self.scopes[str(row.scope)] = row
+        self.scopes[scope_text(row.scope)] = row
         self._by_scope[row.scope] = row
 
     def pool(self, name: str) -> Pool:

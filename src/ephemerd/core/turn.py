@@ -14,7 +14,7 @@ from ephemerd.core.rows import ClassRow, HostRow, PoolRow, ScopeRow
 from ephemerd.core.state import State
 from ephemerd.core.step import Note, Step
 from ephemerd.domain.access import Access
-from ephemerd.domain.ids import JobKey, RunnerId, job_text
+from ephemerd.domain.ids import JobKey, RunnerId, job_text, scope_text
 from ephemerd.domain.job import Job
 from ephemerd.domain.pool import Policy, Setup
 from ephemerd.domain.runner import Decision, Runner
@@ -118,7 +118,7 @@ class Turn(msgspec.Struct, eq=False, gc=False):
 
     def put_scope(self, row: ScopeRow) -> ScopeRow:
         self.stirred += 1
-        name = str(row.scope)
+        name = scope_text(row.scope)
         self.state.keep_scope(row)
         self._changed["scope", name] = ("scope", name, row)
         return row

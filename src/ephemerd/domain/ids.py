@@ -71,6 +71,12 @@ class Scope(Value, frozen=True, order=True, cache_hash=True):
         return kind == "enterprise"
 
 
+@lru_cache(maxsize=1_024)
+def scope_text(scope: Scope) -> str:
+    """Return `str(scope)`, of which there are a few and which is wanted with every answer of a forge."""
+    return str(scope)
+
+
 LONGEST_NAME = 63
 """Characters of a runner's name (github.md, section 14)."""
 
