@@ -55,11 +55,10 @@ class Core:
     def handle(self, event: ev.Event, now: int) -> Step:
         """Take in one event and return everything that follows from it."""
         t = Turn(self.state, now)
-        kind = type(event)
-        handler = HANDLERS.get(kind)
+        handler = HANDLERS.get(type(event))
         if handler is None:
             t.concern(event.runner)  # type: ignore[union-attr]
-            handler = ANSWERS[kind]
+            handler = ANSWERS[type(event)]
         handler(t, event)
         self._settle(t)
         return t.step()

@@ -190,13 +190,12 @@ class Turn(msgspec.Struct, eq=False, gc=False):
 
     def step(self) -> Step:
         """Return the turn's whole effect."""
-        subjects = self._subjects
         return Step(
             tuple(self._commands) if self._commands else (),
             tuple(self._changed.values()),
             tuple(self._decisions) if self._decisions else (),
             tuple(self._notes) if self._notes else (),
-            tuple(sorted(subjects)) if len(subjects) > 1 else tuple(subjects),
+            tuple(sorted(self._subjects)),
         )
 
 
