@@ -27,6 +27,11 @@ class Agenda:
             when[subject] = at
             heappush(self._heap, (at, subject))
 
+    def is_over(self, kind: str, name: str, now: int) -> bool:
+        """Say whether the subject's moment has come and `due` has not told of it yet."""
+        at = self._when.get((kind, name))
+        return at is not None and at <= now
+
     def next(self) -> int | None:
         """Return the earliest moment, or None."""
         heap, when = self._heap, self._when

@@ -99,7 +99,11 @@ def keep(t: Turn, row: ScopeRow) -> None:
 
 
 def schedule(t: Turn, row: ScopeRow) -> None:
-    """Set when the scope wants the next look."""
+    """Set when the scope wants the next look. A moment that is over stays until that look: it is what asks for what
+    is due, and an event that is handled between the two must not put that off."""
+    name, now, agenda = scope_text(row.scope), t.now, t.state.agenda
+    if agenda.is_over("scope", name, now):
+        return
     moments = [row.jobs_due, row.registrations_due, row.limited_until, row.denied_until]
     if row.silent is not None:
         moments.extend((row.next_try, row.next_try + TRIAL_LISTING_AFTER))
@@ -107,9 +111,8 @@ def schedule(t: Turn, row: ScopeRow) -> None:
         moments.append(row.jobs_asked + LISTING_LIMIT)
     if row.registrations_asked is not None:
         moments.append(row.registrations_asked + LISTING_LIMIT)
-    now = t.now
     later = [moment for moment in moments if moment > now]
-    t.state.agenda.set("scope", scope_text(row.scope), min(later, default=None))
+    agenda.set("scope", name, min(later, default=None))
 
 
 def due(t: Turn, row: ScopeRow) -> None:

@@ -130,6 +130,11 @@ class Hostile(Answers, RuleBasedStateMachine):
     def time_passes(self, delay: int) -> None:
         self.later(delay)
 
+    @rule(delay=st.sampled_from(DELAYS))
+    def the_wakening_is_late(self, delay: int) -> None:
+        """The loop is busy: other events are handled before it says that the time has come."""
+        self.now += delay
+
     @rule(
         number=st.integers(1, 8),
         status=st.sampled_from(list(ForgeStatus)),
@@ -244,6 +249,9 @@ class Hostile(Answers, RuleBasedStateMachine):
             waits_for_scope = row.unregister or row.consumes or row.leak is not None
             if row.state is RunnerState.GONE and not waits_for_scope:
                 assert ("runner", row.id) in moments, f"never looked at again: {row}"
+        for scope in self.core.state.scopes.values():
+            if self.core.state.uses(scope.scope):
+                assert ("scope", str(scope.scope)) in moments, f"never listed again: {scope}"
 
     # -- the calm at the end --------------------------------------------------------------------------
 

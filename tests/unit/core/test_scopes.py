@@ -227,6 +227,32 @@ def test_listings_come_every_five_minutes_and_one_that_is_lost_after_ten() -> No
     assert len(of(world.wait(5 * MINUTE), cm.ListJobs)) == 1
 
 
+def test_an_answer_that_comes_before_the_wakening_puts_no_listing_off() -> None:
+    """A moment that is over and was not looked at yet stays: what was to be done at it is to be done."""
+    world = World()
+    world.now += 5 * MINUTE + 3
+    answered = world.core.handle(ev.ScopeAnswered(APP), world.now)
+    assert answered.changed != ()
+    assert (world.core.next_wake() or 0) <= world.now
+    step = world.feed(ev.Woke())
+    assert of(step.commands, cm.ListJobs) == [cm.ListJobs(APP)]
+    assert of(step.commands, cm.ListRegistrations) == [cm.ListRegistrations(APP)]
+    assert (world.core.next_wake() or 0) > world.now
+
+
+def test_a_scope_is_listed_for_ever_whatever_comes_before_the_wakening() -> None:
+    """Of a scope whose two listings were due, and which was answered just before, nothing was listed any more."""
+    world = World()
+    lists = 0
+    for _ in range(6):
+        world.now += 5 * MINUTE + 3
+        for event in (ev.ScopeAnswered(APP), ev.Woke()):
+            lists += len(of(world.feed(event).commands, cm.ListJobs))
+        world.feed(ev.JobsListed(APP, world.now))
+        world.feed(ev.RegistrationsListed(APP, ()))
+    assert lists == 6
+
+
 def test_a_listing_that_takes_longer_than_the_interval_is_followed_by_the_next() -> None:
     world = World(policy=Policy(reconcile_every=MINUTE), lists=False)
     assert of(world.wait(3 * MINUTE), cm.ListJobs) == []
