@@ -108,7 +108,9 @@ class Executor:
                 continue
             following = isinstance(command, c.WatchRunner)
             tasks = self._following if following else self._running
-            tasks.add(loop.create_task(self._run(command), name=type(command).__name__))
+            task = loop.create_task(self._run(command), name=type(command).__name__)
+            tasks.add(task)
+            task.add_done_callback(self._ended)
             if not following:
                 self._idle.clear()
 
@@ -164,11 +166,8 @@ class Executor:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for task in tasks:  # one that never began says nothing of its end
-            self._ended(task)
 
-    def _ended(self, task: asyncio.Task[Any] | None) -> None:
-        assert task is not None, "a command runs as a task"
+    def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         self._following.discard(task)
         if not self._running:
@@ -184,8 +183,6 @@ class Executor:
             event = unanswered(command, Fault(Remedy.RETRY, "the command failed unforeseen; see the log"))
             if event is not None:
                 self._inbox.tell(event)
-        finally:
-            self._ended(asyncio.current_task())
 
     def _call(self, command: c.Command) -> Coroutine[Any, Any, None]:
         match command:

@@ -523,15 +523,6 @@ async def test_close_cancels_what_is_under_way(bench):
     assert bench.executor.running == 0
 
 
-async def test_what_is_closed_before_it_began_is_not_under_way(bench):
-    bench.executor.submit([c.ListJobs(SCOPE), c.WatchRunner(R, "linux", "env")])
-    assert bench.executor.running == 1
-    await bench.executor.close()
-    assert bench.executor.running == 0
-    await asyncio.wait_for(bench.executor.settled(), 5)
-    assert (bench.forge.named("active_jobs"), bench.told()) == ([], [])
-
-
 @pytest.mark.parametrize(
     "command",
     [
