@@ -84,7 +84,6 @@ class Inbox:
         self._timer: asyncio.TimerHandle | None = None
         self._room: deque[asyncio.Future[None]] = deque()
         self._closed = False
-        self._came, self._crowded = 0, False
         self._found: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -116,7 +115,6 @@ class Inbox:
             return None
         loop = self._loop
         item = Item(event, loop.time(), delivery, body, loop.create_future())
-        self._came += 1
         self._append(item)
         return item.reply
 
@@ -174,19 +172,12 @@ class Inbox:
         self._nudged = False
 
     async def gather(self) -> None:
-        """Where deliveries come close together and one waits, let those come in too that the loop is about to read: one
-        commit, which waits for the disk once, does for all of them. One that comes alone, as the one before did, is not
-        kept waiting; so the first of a burst goes ahead of the others."""
-        if not self._items or self._items[0].delivery is None:
-            return
-        company, crowded = self._came > 1, self._crowded
-        self._came, self._crowded = 0, company
-        if not (company or crowded):
-            return
+        """Where a delivery waits, let those come in too that the loop is about to read: one commit, which waits for the
+        disk once, does for all of them. Where the loop has nothing else to do that is `QUIET` empty turns of it."""
         quiet = 0
         for _ in range(TURNS):
             here = len(self._items)
-            if here >= ENOUGH or quiet >= QUIET:
+            if not here or here >= ENOUGH or quiet >= QUIET or self._items[0].delivery is None:
                 return
             await asyncio.sleep(0)
             quiet = quiet + 1 if len(self._items) == here else 0

@@ -193,61 +193,11 @@ async def arriving(inbox: Inbox, count: int, pause: int) -> None:
             await asyncio.sleep(0)
 
 
-def deliver(inbox: Inbox, number: int) -> None:
-    inbox.offer(reported(number), delivery=DeliveryId("github", str(number)))
-
-
-async def crowded() -> Inbox:
-    """An inbox to which two deliveries have just come together."""
-    inbox = Inbox()
-    deliver(inbox, 1001)
-    deliver(inbox, 1002)
-    await inbox.gather()
-    inbox.take(2)
-    return inbox
-
-
-async def waited(inbox: Inbox) -> bool:
-    """Whether the loop did other work while `gather` waited for company."""
-    ran: list[str] = []
-    asyncio.get_running_loop().call_soon(ran.append, "other work")
-    await inbox.gather()
-    return bool(ran)
-
-
-async def test_a_delivery_that_comes_alone_is_not_kept_waiting():
-    """But the first one after two that came together is: the others may be about to be read."""
-    inbox = Inbox()
-    kept: list[bool] = []
-    for number in range(2):
-        deliver(inbox, number)
-        kept.append(await waited(inbox))
-        inbox.take(1)
-    assert kept == [False, False]
-    inbox = await crowded()
-    kept.clear()
-    for number in range(3):
-        deliver(inbox, number)
-        kept.append(await waited(inbox))
-        inbox.take(1)
-    assert kept == [True, False, False]
-
-
-async def test_what_comes_beside_a_commit_is_company_too():
-    """It is taken without being gathered: a commit is under way."""
-    inbox = Inbox()
-    for number in range(3):
-        deliver(inbox, number)
-        inbox.take(1)
-    deliver(inbox, 4)
-    assert await waited(inbox)
-
-
 @pytest.mark.parametrize(
     ("count", "pause", "gathered"), [(5, 0, 5), (5, 1, 5), (4, 3, 4), (ENOUGH + 9, 0, ENOUGH + 9)]
 )
 async def test_deliveries_that_the_loop_is_about_to_read_are_gathered(count, pause, gathered):
-    inbox = await crowded()
+    inbox = Inbox()
     coming = asyncio.create_task(arriving(inbox, count, pause))
     await inbox.wait(1)
     await inbox.gather()
@@ -257,7 +207,7 @@ async def test_deliveries_that_the_loop_is_about_to_read_are_gathered(count, pau
 
 @pytest.mark.parametrize(("count", "pause", "least", "most"), [(100, 1, 2, TURNS + 1), (9, 4, 1, 2)])
 async def test_gathering_ends_though_more_deliveries_come(count, pause, least, most):
-    inbox = await crowded()
+    inbox = Inbox()
     coming = asyncio.create_task(arriving(inbox, count, pause))
     await inbox.wait(1)
     await inbox.gather()
@@ -270,7 +220,10 @@ async def test_enough_deliveries_are_not_added_to():
     inbox = Inbox()
     for number in range(ENOUGH):
         inbox.offer(reported(number), delivery=DeliveryId("github", str(number)))
-    assert not await waited(inbox)
+    ran: list[str] = []
+    asyncio.get_running_loop().call_soon(ran.append, "other work")
+    await inbox.gather()
+    assert ran == []
 
 
 @pytest.mark.parametrize("waits", [True, False])
@@ -278,7 +231,10 @@ async def test_what_is_no_delivery_is_not_waited_with(waits):
     inbox = Inbox()
     if waits:
         inbox.tell(Woke())
-    assert not await waited(inbox)
+    ran: list[str] = []
+    asyncio.get_running_loop().call_soon(ran.append, "other work")
+    await inbox.gather()
+    assert ran == []
 
 
 async def test_an_acknowledgement_is_given_once_and_to_nobody_who_left():
