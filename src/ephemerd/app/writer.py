@@ -140,7 +140,7 @@ class Writer:
             if through:
                 await self._finish()
             else:
-                self._telling = True
+                self._telling = True  # before it may be done
                 self._commit_next()
                 if self._under_way is not None:
                     await asyncio.sleep(0)  # it begins, and the loop does what else there is
@@ -212,21 +212,26 @@ class Writer:
         return []
 
     def _commit_next(self) -> None:
-        """Give to the store what was handled, unless a commit is under way."""
+        """Give to the store what was handled, unless a commit is under way. One that is done when it was asked for is
+        taken in at once, without a task."""
         if self._under_way is not None or not self._next.handled:
             return
         mark = self._clock.mark()
         portion, self._next = self._next, _Portion()
-        answer = self._store.commit(Batch(tuple(portion.deliveries), tuple(portion.records)), mark)
-        if isinstance(answer, asyncio.Future) and answer.done():
-            self._under_way = (portion, answer)
-            if answer.exception() is None:
-                self._done(portion, answer.result())
-            else:
-                self._failed()
+        loop = asyncio.get_running_loop()
+        try:
+            answer = self._store.commit(Batch(tuple(portion.deliveries), tuple(portion.records)), mark)
+        except Exception as error:  # a store tells of it when it is awaited
+            answer = loop.create_future()
+            answer.set_exception(error)
+        if not isinstance(answer, asyncio.Future) or not answer.done() or answer.cancelled():
+            self._under_way = (portion, loop.create_task(self._commit(portion, answer), name="commit"))
+            return
+        self._under_way = (portion, answer)
+        if answer.exception() is None:
+            self._done(portion, answer.result())
         else:
-            task = asyncio.get_running_loop().create_task(self._commit(portion, answer), name="commit")
-            self._under_way = (portion, task)
+            self._failed()
 
     async def _commit(self, portion: _Portion, answer: Awaitable[int]) -> None:
         try:

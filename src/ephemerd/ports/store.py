@@ -133,8 +133,8 @@ class StoreSize:
 class Store(Protocol):
     """Durable state. Methods are coroutines that hand over to the one writer thread.
 
-    `commit` raises `NotStored` when nothing of the batch is in the store. A store that need not wait may return a
-    future that is done instead of a coroutine.
+    `commit` raises `NotStored`, when it is awaited, where nothing of the batch is in the store. A store that need not
+    wait may return a future that is done instead of a coroutine.
     """
 
     async def open(self) -> None:

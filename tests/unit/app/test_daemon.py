@@ -74,9 +74,12 @@ class House:
         self.daemon.inbox.nudge()
 
 
-@pytest.fixture
-async def house():
-    async with House() as made:
+@pytest.fixture(params=[False, True], ids=["waits", "at once"])
+async def house(request):
+    """A daemon over a store whose commits wait for something, and over one whose commits are done at once."""
+    store = FakeStore()
+    store.at_once = request.param
+    async with House(store) as made:
         yield made
 
 
@@ -127,7 +130,6 @@ async def rested(house: House) -> None:
 
 async def test_deliveries_that_come_together_share_a_commit(house):
     """Each of them a turn of the loop after the one before, as they come from the sockets of one look."""
-    await asyncio.gather(house.report(number=8), house.report(number=9))  # since then they come together
     await rested(house)
     before = len(house.store.commits)
 
@@ -138,6 +140,12 @@ async def test_deliveries_that_come_together_share_a_commit(house):
     await asyncio.gather(*(one(number) for number in range(6)))
     found = [len(commit.deliveries) for commit in house.store.commits[before:] if commit.deliveries]
     assert found == [6]
+
+
+async def test_a_delivery_whose_commit_fails_is_answered_though_nothing_else_comes(house):
+    await rested(house)
+    house.store.fail = 1
+    assert (await asyncio.wait_for(house.report(), 5)).fate is Fate.NOT_STORED
 
 
 async def test_during_a_commit_nothing_is_waited_for(house):

@@ -548,3 +548,39 @@ async def test_what_a_commit_ends_with_while_the_writer_is_closed_is_no_error_th
     gc.collect()
     await asyncio.sleep(0)
     assert said == []
+
+
+@pytest.mark.parametrize("error", [NotStored, RuntimeError])
+async def test_a_store_that_raises_as_it_is_asked_has_stored_nothing_and_nothing_is_lost(bench, error):
+    def commit(batch: Batch, clock: object) -> int:
+        raise error("not today")
+
+    kept, bench.store.commit = bench.store.commit, commit
+    reply = bench.offer(queued(1), "d1")
+    bench.inbox.tell(queued(2))
+    await bench.write(through=False)
+    bench.store.commit = kept
+    group = await bench.write(through=False)
+    assert "not today" in group.error
+    assert group.strange is (error is RuntimeError)
+    assert [item.event for item in group.unstored] == [queued(2)]
+    assert (await reply).fate is Fate.NOT_STORED
+
+
+async def test_a_commit_that_is_done_when_it_is_asked_for_needs_no_task():
+    bench = Bench()
+    bench.store.at_once = True
+    await bench.open()
+    await bench.writer.write([])
+    made = asyncio.all_tasks()
+    bench.inbox.tell(queued(1))
+    writing = bench.write(through=False)
+    with pytest.raises(StopIteration) as ended:
+        writing.send(None)  # it ends without a turn of the loop
+    assert [done.item.event for done in ended.value.value.handled] == [queued(1)]
+    assert asyncio.all_tasks() == made
+
+
+async def test_what_an_item_holds_is_not_in_its_text():
+    item = Item(queued(1), 0.0, DeliveryId("github", "d1"), b"secret")
+    assert repr(item) == "<Item JobReported>"
