@@ -25,19 +25,42 @@ TOLERANCE = 1e-6
 
 
 class _Call(msgspec.Struct, eq=False):
-    """What a loop's own handles are, made in a fraction of their time. Of these the virtual loop runs some hundred for
-    each job of a soak. The names are those of `asyncio.Handle`, of which some are among them."""
+    """What `asyncio.Handle` is, made in a fraction of its time: a job of a soak takes some hundred. The names are those
+    of asyncio's, some of which wait in the same line."""
 
     _callback: Callable[..., object]
     _args: tuple[Any, ...]
     _context: Context
     _cancelled: bool = False
 
+    def __repr__(self) -> str:
+        """Name what is called, without the arguments."""
+        return f"<{type(self).__name__} {self._callback!r}>"
+
     def cancel(self) -> None:
         self._cancelled = True
+        self._callback, self._args = _nothing, ()  # what they hold may go
 
     def cancelled(self) -> bool:
         return self._cancelled
+
+    def _run(self) -> None:
+        """Call it; what it raises is told to the loop."""
+        try:
+            self._context.run(self._callback, *self._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            told = {
+                "message": f"Exception in callback {self._callback!r}",
+                "exception": error,
+                "handle": self,
+            }
+            asyncio.get_running_loop().call_exception_handler(told)
+
+
+def _nothing() -> None:
+    """What is called in the place of what was taken back."""
 
 
 class _Timer(_Call, kw_only=True, eq=False):
@@ -50,7 +73,7 @@ class _Timer(_Call, kw_only=True, eq=False):
     def cancel(self) -> None:
         if self._scheduled and not self._cancelled:
             self._loop._timer_cancelled_count += 1
-        self._cancelled = True
+        _Call.cancel(self)
 
     def when(self) -> float:
         return self._when
@@ -133,13 +156,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             for _ in range(len(ready)):
                 handle = ready.popleft()
                 if not handle._cancelled:
-                    try:
-                        handle._context.run(handle._callback, *handle._args)
-                    except (SystemExit, KeyboardInterrupt):
-                        raise
-                    except BaseException as error:
-                        told = {"message": f"Exception in callback {handle._callback!r}", "exception": error}
-                        self.call_exception_handler({**told, "handle": handle})
+                    handle._run()
             if self._stopping:
                 return
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import weakref
 from contextvars import ContextVar, copy_context
 
 import pytest
@@ -177,3 +178,21 @@ def test_a_callback_that_was_taken_back_does_not_come_and_has_its_own_context():
 
     virtually(wait)
     assert came == ["here", "there", "there"]
+
+
+def test_what_is_taken_back_lets_go_of_what_it_held():
+    class Held:
+        pass
+
+    async def wait() -> list[object]:
+        loop, gone = asyncio.get_running_loop(), []
+        for number in range(2):
+            held = Held()
+            gone.append(weakref.ref(held))
+            handle = loop.call_later(9, print, held) if number else loop.call_soon(print, held)
+            assert "Held" not in repr(handle)
+            del held
+            handle.cancel()
+        return [one() for one in gone]
+
+    assert virtually(wait)[0] == [None, None]
