@@ -327,5 +327,7 @@ def remake(t: Turn, row: Runner) -> None:
     job = t.state.jobs.get(row.intent) if row.intent is not None else None
     if job is None or job.status is not J.QUEUED:
         return
+    if job.remade is not None and job.remade > t.now:
+        return  # its next try has its time already
     earliest = t.now if job.remade is None else max(t.now, job.remade + t.policy.remake_every)
     t.change_job(job, remade=earliest, not_before=max(job.not_before, earliest))

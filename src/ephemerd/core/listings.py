@@ -152,6 +152,7 @@ def _adopt(
             leak=t.now,
         )
     )
+    scopes.list_if_due(t, row.scope)  # nobody may have used it until now
     if found.ended:
         lifecycle.on_exited(t, EnvironmentExited(row.id, found.code, found.leftovers))
     else:

@@ -186,6 +186,7 @@ def _job_due(t: Turn, key: JobKey | None) -> None:
 
 def _reconfigured(t: Turn, event: ev.Reconfigured) -> None:
     reconfigure.on_reconfigured(t, event)
+    _due(t)  # of a moment that is over the rows do not tell whether it was looked at
     rearm(t)
 
 

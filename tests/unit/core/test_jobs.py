@@ -824,6 +824,15 @@ def test_only_a_job_that_still_waits_is_served_anew() -> None:
     assert remade(world, name) is None
 
 
+def test_however_many_runners_were_made_for_a_job_in_vain_its_next_try_comes_within_the_hour() -> None:
+    """Each of them that expired put it off by another hour."""
+    world = World()
+    (name,) = world.listening(1)
+    every = world.setup.policy.remake_every
+    assert [remade(world, name) for _ in range(4)] == [world.now, *[world.now + every] * 3]
+    assert world.job(1).not_before == world.now + every
+
+
 @pytest.mark.parametrize(("age", "kept"), [(8 * DAY - 1, True), (8 * DAY, False)])
 def test_a_finished_job_is_forgotten_at_the_end_of_its_time(age: int, kept: bool) -> None:
     world = closed()

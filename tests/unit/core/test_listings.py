@@ -63,6 +63,28 @@ def gate_probe(world: World) -> cm.ProbeRunner:
     raise AssertionError("nothing nominated it")
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_the_scope_of_one_that_is_held_on_to_is_listed_though_nobody_used_it_until_then(ended: bool) -> None:
+    """Its pool is configured no more, and the time at which its scope was to be listed is over for long."""
+    world = World(pool(), pool("lib", scope=LIB))
+    world.restart(setup=Setup((pool(),), world.setup.hosts, world.setup.policy))
+    assert [
+        command.scope for command in of(world.wait(HOUR), cm.ListRegistrations) if command.scope == LIB
+    ] == []
+    sent = listed(world, found(pool="lib", ended=ended))
+    assert [command.scope for command in of(sent, cm.ListRegistrations)] == [LIB]
+    assert [command.scope for command in of(sent, cm.ListJobs)] == [LIB]
+
+
+def test_the_scope_of_one_that_is_held_on_to_is_listed_when_its_limit_ends() -> None:
+    world = World(pool(), pool("lib", scope=LIB))
+    world.restart(setup=Setup((pool(),), world.setup.hosts, world.setup.policy))
+    world.wait(HOUR)
+    world.feed(ev.ScopeAnswered(LIB, limited_until=world.now + MINUTE))
+    assert of(listed(world, found(pool="lib")), cm.ListRegistrations) == []
+    assert LIB in [command.scope for command in of(world.wait(MINUTE), cm.ListRegistrations)]
+
+
 def test_fp_27_it_goes_when_it_was_seen_twice_and_is_proven_idle_twice() -> None:
     world = World()
     world.environments[LOST] = found()

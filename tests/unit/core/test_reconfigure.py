@@ -208,3 +208,15 @@ def test_what_was_listed_of_a_scope_that_nobody_served_meanwhile_counts_no_more(
     again(world, pool(), pool("lib", scope=LIB))
     assert world.core.state.scope(LIB).jobs_listed is None
     assert world.core.state.scope(APP).jobs_listed is not None
+
+
+def test_what_is_due_as_the_configuration_comes_is_done_all_the_same() -> None:
+    """Every moment is derived anew, and rows do not tell which of those that are over was looked at."""
+    world = World()
+    (name,) = world.planned(1)
+    world.feed(ev.RegistrationFailed(name, Fault(Remedy.BROKEN, "it does not like us")))
+    assert world.runner(name).state is S.GONE
+    world.now += world.setup.policy.gone_kept + SECOND
+    again(world, pool())
+    world.wait(world.setup.policy.reconcile_every)
+    assert not world.knows(name)
