@@ -143,6 +143,7 @@ class Weather:
     max_parallel: float = 0.0
     probe_fails: float = 0.0
     clock_step: Chance = Chance()
+    wake_late: Chance = Chance()
     daemon_crash: float = 0.0
 
     def scaled(self, factor: float) -> Weather:

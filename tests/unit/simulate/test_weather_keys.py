@@ -63,6 +63,7 @@ CHANCES: dict[str, tuple[dict[str, Any], Check]] = {
     "max_parallel": ({"max_parallel": 1.0, "burst": (4, 4)}, seen("max_parallel", 5)),
     "daemon_crash": ({"daemon_crash": 0.02}, lambda r: r.crashes >= 5 and r.replays > r.crashes),
     "clock_step": ({"clock_step": Chance(0.02, just(7200))}, seen("clock_step", 5)),
+    "wake_late": ({"wake_late": Chance(0.5, just(0.5))}, seen("wake_late", 10)),
     "probe_fails": ({"probe_fails": 0.5, "operator_kill": 1.0}, seen("probe_fails", 3)),
     "busy_flag_lag": (
         {"busy_flag_lag": just(60), "probe_fails": 1.0, "operator_kill": 1.0},

@@ -39,7 +39,8 @@ class ModelDaemon:
     """One daemon over the models. `life` counts its process lives; answers to an earlier one are lost.
 
     watch          called after each event that was committed
-    save_and_load  the scheduler stands up anew from encoded rows after each event
+    save_and_load  the scheduler stands up anew from encoded rows after each event; in a weather without late alarms,
+                   since rows do not tell what is overdue
     recorder       keeps the journal, and replays it at each crash
     runtime        the class of environments
     keep_rows      keep what was committed, so that it can be made to crash in a weather without crashes
@@ -190,7 +191,15 @@ class ModelDaemon:
             self._woken_for = wake
             if wake not in self._waking:
                 self._waking.add(wake)
-                self.time.at(wake, self._wake, wake)
+                self.time.at(wake + self._late(), self._wake, wake)
+
+    def _late(self) -> int:
+        """How many ms after its moment an alarm is told of: a loop that is busy handles other events before."""
+        late = self.weather.wake_late.draw(self.rng) if self.weather.wake_late.share else None
+        if late is None:
+            return 0
+        self.outcome.happened("wake_late")
+        return int(late * 1000)
 
     def _wake(self, wake: int) -> None:
         self._waking.discard(wake)

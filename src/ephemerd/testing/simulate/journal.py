@@ -110,7 +110,10 @@ class Recorder:
         if segment is None:
             return
         segment.entries.append((event, now, commands))
-        if not self._whole and len(segment.entries) >= SEGMENT:
+        if self._whole or len(segment.entries) < SEGMENT:
+            return
+        first = state.agenda.next()
+        if first is None or first >= now:  # rows do not tell what is overdue
             self.segment = Segment(rows_of(state), now - 1)  # what is due at this very moment still is
 
     def verify(self, state: State) -> list[str]:
