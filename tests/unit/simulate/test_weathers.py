@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 from ephemerd.testing.simulate.run import simulate
-from ephemerd.testing.weather import Chance, load
+from ephemerd.testing.weather import Chance, Uniform, load
 
 WEATHERS = ["calm", "bursty", "lossy", "outage", "hostile"]
 JOBS = 120
@@ -59,11 +59,21 @@ def test_one_seed_is_one_history(weather):
     assert simulate(load(weather), 6, 50).command_hash != first.command_hash
 
 
+@pytest.mark.parametrize("weather", WEATHERS)
+def test_the_same_holds_where_the_loop_is_busy_and_alarms_come_late(weather):
+    """Other events are handled after a moment has come and before the core is woken for it."""
+    busy = replace(load(weather), wake_late=Chance(0.3, Uniform(0.0, 1.0)))
+    result = simulate(busy, 1, JOBS, check_each=True)
+    outcome = result.outcome
+    assert outcome.seen["wake_late"] >= 3
+    assert result.problems == []
+    assert (outcome.jobs, outcome.killed, outcome.lost, outcome.leaked) == (JOBS, 0, 0, 0)
+
+
 @pytest.mark.parametrize("weather", ["bursty", "hostile"])
 def test_save_and_load_after_each_event_changes_nothing(weather):
-    punctual = replace(load(weather), wake_late=Chance())
-    kept = simulate(punctual, 5, 25)
-    loaded = simulate(punctual, 5, 25, save_and_load=True)
+    kept = simulate(load(weather), 5, 25)
+    loaded = simulate(load(weather), 5, 25, save_and_load=True)
     assert loaded.command_hash == kept.command_hash
     assert loaded.counters == kept.counters
 
