@@ -73,7 +73,7 @@ class Scope(Value, frozen=True, order=True, cache_hash=True):
 
 @lru_cache(maxsize=1_024)
 def scope_text(scope: Scope) -> str:
-    """Return `str(scope)`, of which there are a few and which is wanted with every answer of a forge."""
+    """Return `str(scope)`, kept: there are few scopes, and each answer of a forge asks for the text of one."""
     return str(scope)
 
 

@@ -62,3 +62,12 @@ def test_the_moments_are_a_copy() -> None:
     found = agenda(("runner", "a", 5))
     found.moments().clear()
     assert found.next() == 5
+
+
+def test_a_moment_is_over_from_itself_on_until_it_is_told_of() -> None:
+    found = agenda(("scope", "a", 5))
+    assert [found.is_over("scope", "a", now) for now in (4, 5, 6)] == [False, True, True]
+    assert not found.is_over("scope", "b", 6)
+    assert not found.is_over("runner", "a", 6)
+    found.due(5)
+    assert not found.is_over("scope", "a", 6)

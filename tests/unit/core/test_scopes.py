@@ -254,6 +254,19 @@ def test_a_scope_is_listed_for_ever_whatever_comes_before_the_wakening() -> None
     assert lists == 6
 
 
+@pytest.mark.parametrize("lost", [cm.ListJobs, cm.ListRegistrations])
+def test_one_listing_that_is_lost_is_asked_for_after_ten_minutes_whenever_the_other_comes(lost: type) -> None:
+    def answer(world: World) -> None:
+        world.feed(ev.RegistrationsListed(APP, ()) if lost is cm.ListJobs else ev.JobsListed(APP, 0))
+
+    world = World(policy=Policy(reconcile_every=7 * MINUTE), lists=False)
+    answer(world)
+    assert of(world.wait(9 * MINUTE), lost) == []
+    answer(world)
+    assert of(world.wait(MINUTE - 1), lost) == []
+    assert of(world.wait(1), lost) == [lost(APP)]
+
+
 def test_a_listing_that_takes_longer_than_the_interval_is_followed_by_the_next() -> None:
     world = World(policy=Policy(reconcile_every=MINUTE), lists=False)
     assert of(world.wait(3 * MINUTE), cm.ListJobs) == []
