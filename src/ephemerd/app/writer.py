@@ -221,7 +221,7 @@ class Writer:
         loop = asyncio.get_running_loop()
         try:
             answer = self._store.commit(Batch(tuple(portion.deliveries), tuple(portion.records)), mark)
-        except Exception as error:  # a store tells of it when it is awaited
+        except Exception as error:  # told of as one that was raised when it was awaited
             answer = loop.create_future()
             answer.set_exception(error)
         if not isinstance(answer, asyncio.Future) or not answer.done() or answer.cancelled():

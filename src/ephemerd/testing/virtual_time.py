@@ -73,7 +73,7 @@ class _Timer(_Call, kw_only=True, eq=False):
     def cancel(self) -> None:
         if self._scheduled and not self._cancelled:
             self._loop._timer_cancelled_count += 1
-        _Call.cancel(self)
+        super().cancel()
 
     def when(self) -> float:
         return self._when

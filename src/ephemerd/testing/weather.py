@@ -96,7 +96,11 @@ class Chance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weather:
-    """One weather. Field names are the keys of ``weather.toml``; what each means is said there."""
+    """One weather. Field names are the keys of ``weather.toml``; what each means is said there.
+
+    ``wake_late`` is in none of that file: the chance of an alarm of the daemon to come late, and by how much, as where
+    its loop is busy.
+    """
 
     name: str
     burst: tuple[int, int]

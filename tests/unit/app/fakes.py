@@ -44,6 +44,7 @@ from ephemerd.ports.store import (
     SetAside,
     StoreSize,
 )
+from ephemerd.testing.memory.store import at_once
 
 SCOPE = Scope("github", "repo:acme/app")
 STORE = "s0000001"
@@ -172,12 +173,7 @@ class FakeStore:
     def commit(self, batch: Batch, clock: tuple[int, str, int]) -> Awaitable[int]:
         if not self.at_once or self.gate is not None:
             return self._in_its_time(batch, clock)
-        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        try:
-            done.set_result(self._commit(batch, clock))
-        except Exception as error:
-            done.set_exception(error)
-        return done
+        return at_once(lambda: self._commit(batch, clock))
 
     async def _in_its_time(self, batch: Batch, clock: tuple[int, str, int]) -> int:
         if self.gate is not None:

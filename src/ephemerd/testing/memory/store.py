@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 
@@ -24,6 +25,7 @@ from ephemerd.ports.store import (
     StoreSize,
 )
 
+T = TypeVar("T")
 DELIVERIES_KEPT = 8 * 24 * 60 * 60 * 1000  # ms
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -35,6 +37,16 @@ class _Entry(msgspec.Struct):
     event: bytes
     commands: str
     subjects: tuple[str, ...]
+
+
+def at_once(work: Callable[[], T]) -> asyncio.Future[T]:
+    """Do it now, and return a future that is done: who awaits it gets the result, or what was raised."""
+    done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    try:
+        done.set_result(work())
+    except Exception as error:
+        done.set_exception(error)
+    return done
 
 
 @dataclass(eq=False)
@@ -103,12 +115,7 @@ class MemoryStore:
     def commit(self, batch: Batch, clock: tuple[int, str, int]) -> asyncio.Future[int]:
         """Write the batch, or raise `NotStored` with nothing written; return the newest entry's number. All of it is
         done when this returns; what is awaited tells the outcome."""
-        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        try:
-            done.set_result(self._commit(batch, clock))
-        except Exception as error:
-            done.set_exception(error)
-        return done
+        return at_once(lambda: self._commit(batch, clock))
 
     def _commit(self, batch: Batch, clock: tuple[int, str, int]) -> int:
         disk = self._held()

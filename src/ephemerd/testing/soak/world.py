@@ -160,17 +160,14 @@ class World:
             self._begin(name, report)
 
     def _begin(self, name: str, report: JobReport) -> None:
-        self._sending.add(self.loop.create_task(self._send(name, report)))
+        task = self.loop.create_task(self._send(name, report))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
 
     async def _send(self, name: str, report: JobReport) -> None:
-        task = asyncio.current_task()
         assert self.deliver is not None
-        assert task is not None
-        try:
-            if not await self.deliver(name, report):
-                self.loop.call_later(REDELIVER, self._begin, name, report)
-        finally:
-            self._sending.discard(task)
+        if not await self.deliver(name, report):
+            self.loop.call_later(REDELIVER, self._begin, name, report)
 
     def _assign(self) -> None:
         """Give each queued job, oldest first, a runner that listens and is still registered."""
